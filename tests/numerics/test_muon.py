@@ -69,6 +69,10 @@ SLOW = (
     "tensor2-data2-zero1",
     "lora-zero3",
     "context2-zero1",
+    "data2-zero1",
+    "data4-zero1",
+    "tensor2-data2-zero3",
+    "experts",
 )
 
 

@@ -117,6 +117,9 @@ SLOW = (
     "sequence-on-to-off",
     "data-2-to-4",
     "latent-tensor-to-context",
+    "sequence-off-to-on",
+    "experts-tensor-to-zero-3-to-pipeline",
+    "2x4-to-4x2",
 )
 
 
