@@ -167,7 +167,7 @@ def positions_counted_on_each_rank() -> Any:
             super().__init__(*arguments)
             self.plain = dataclasses.replace(self.plain, positions=None)
 
-    return patch.object(heddle.training.step.trainer, "Held", Wrong)
+    return patch.object(heddle.training.step.feed, "Held", Wrong)
 
 
 def keys_of_one_turn_too_early() -> Any:

@@ -32,6 +32,7 @@ from heddle.training.peak import peak_of_run
 from heddle.training.phases import Phases, RunPhase
 from heddle.training.prove import prove
 from heddle.training.step import compiled as compiling
+from heddle.training.step import feed
 from heddle.training.step import trainer as trainer_module
 from heddle.training.step.trainer import Trainer
 from heddle.training.watchdog import Watchdog
@@ -73,7 +74,7 @@ def test_steps_are_handed_out_and_batches_read_ahead_into_page_locked_memory(mon
     assert not pinned
     assert plain.in_flight == 0
     monkeypatch.setattr(trainer_module, "runs_ahead", lambda _: True)
-    monkeypatch.setattr(trainer_module, "on_gpu", lambda _: True)
+    monkeypatch.setattr(feed, "on_gpu", lambda _: True)
     ahead = Trainer(job(), TOKENS)
     ahead.train_step()
     assert ahead.in_flight == 1
