@@ -59,4 +59,4 @@ def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
 
 def recomputing(work: Work, word: Recompute) -> Work:
     """The same work with all layers recomputing alike."""
-    return replace(work, full=float(word == "full"), selective=float(word == "selective"))
+    return replace(work, **{each: float(each == word) for each in ("full", "selective", "elementwise")})

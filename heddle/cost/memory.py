@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, experts, latent
+from heddle.cost import adapters, elementwise_memory, experts, latent
 from heddle.cost.attention_memory import (
     Queries,
     block_of_scores,
@@ -25,6 +25,7 @@ from heddle.cost.attention_memory import (
 from heddle.cost.work import Work
 from heddle.schedule.rule import Column, Mask
 from heddle.spec.cluster import Cluster
+from heddle.spec.layer_memory import Recompute
 
 MASTER, MOMENTS = 4, 8  # bytes per parameter: full-precision copy of 16-bit weights, Adam's two moments
 GRADIENT = 4  # bytes per parameter of a gradient that replicas share: always in full precision
@@ -127,6 +128,7 @@ class Saved(NamedTuple):
 
     none: Column
     selective: Column
+    elementwise: Column
     per_op: Column
     full: Column
     backward: Column  # that a layer holds for a moment on its way back, beside all that was saved
@@ -136,14 +138,21 @@ class Saved(NamedTuple):
 
     def mean(self, work: Work) -> Column:
         """Over all layers of a work."""
-        rest = 1 - work.full - work.selective - work.per_op
-        mixed = work.full * self.full + work.selective * self.selective + work.per_op * self.per_op
-        return rest * self.none + mixed
+        return self.kept(work) - work.full * (self.none - self.full)
+
+    @property
+    def by_word(self) -> dict[Recompute, Column]:
+        """By what a plan calls it."""
+        return {"none": self.none, "selective": self.selective, "elementwise": self.elementwise, "full": self.full}
 
     def kept(self, work: Work) -> Column:
         """Over all layers of a work but those that recompute everything."""
         kept = self.none
-        for share, less in ((work.selective, self.selective), (work.per_op, self.per_op)):
+        for share, less in (
+            (work.selective, self.selective),
+            (work.elementwise, self.elementwise),
+            (work.per_op, self.per_op),
+        ):
             if np.any(share):
                 kept = kept - share * (self.none - less)
         return kept
@@ -151,12 +160,16 @@ class Saved(NamedTuple):
     def moment(self, work: Work, full: Mask | None = None) -> Column:
         """What the layer that is on its way back holds beside what all left behind.
 
-        A layer that recomputes all has it all again before its first gradient. The attention core comes back when the
+        A layer that recomputes all, or all but its products, has it all again before its first gradient. The attention core comes back when the
         MLP has already let go of its own. `full`: whether it recomputes all; None: it does where any layer does.
         """
         full = work.full > 0 if full is None else full
         less = np.where(work.per_op > 0, self.none - self.per_op, 0.0) if np.any(work.per_op) else 0.0
-        again = np.where(full, np.maximum(self.backward, self.again), self.backward)
+        once_more = full
+        if np.any(work.elementwise):
+            less = np.where(work.elementwise > 0, self.none - self.elementwise, less)
+            once_more = full | (work.elementwise > 0)
+        again = np.where(once_more, np.maximum(self.backward, self.again), self.backward)
         whole = np.where(full, self.none - self.full, less) + again
         if not np.any(work.selective):
             return whole
@@ -253,6 +266,7 @@ def layer_activations(work: Work) -> Saved:
     return Saved(
         none=none,
         selective=selective,
+        elementwise=elementwise_memory.kept(work),
         per_op=per_op,
         full=tokens * work.hidden * e / outside + work.keeps_qkv * tokens * (query + 2 * key) / t * e,
         backward=backward,

@@ -148,7 +148,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: 
     tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + tensor_again)
     context_again = (work.full + work.selective) * layer.context_forward
     context = per_rank * layers * (layer.context_forward + layer.context_backward + context_again)
-    expert_again = work.full * layer.expert_forward
+    expert_again = (work.full + work.elementwise) * layer.expert_forward
     expert = per_rank * layers * (layer.expert_forward + layer.expert_backward + expert_again)
     recompute = per_rank * layers * (again - tensor_again - context_again - expert_again)
     busy, pipeline = per_rank * total, per_rank * sends
@@ -300,7 +300,7 @@ def _slowest(shapes: Sequence[LayerCost[Column]], work: Work, ends: tuple[Column
     seconds, (pipeline, virtual) = [], _degrees(work)
     often = work.full if ends is not None else work.full >= 1
     for each in shapes:
-        again = work.selective * each.again_selective + work.per_op * each.again_per_op
+        again = stage.partly_recomputed(work, each)
         seconds.append(np.broadcast_to(each.forward + each.backward + again + often * each.again_full, len(pipeline)))
     first, last = ends or (0.0, 0.0)
     beside = np.broadcast_to(first, len(pipeline)), np.broadcast_to(last, len(pipeline))

@@ -29,6 +29,7 @@ def of_a_layer(work: Work) -> Work:
         schedule=0,
         full=1.0,
         selective=0.0,
+        elementwise=0.0,
     )
 
 
@@ -83,11 +84,7 @@ def bytes_of(work: Work) -> LayerBytes:
         owed = memory.owed_by_the_mlp(work)
         halved = halved._replace(backward=np.maximum(halved.backward, kept.late + owed), core=kept.core + owed)
     shared = kept._replace(backward=memory.layer_backward(work, shared=True), again=0.0)
-    saved: dict[Recompute, float] = {
-        "none": float(kept.none),
-        "selective": float(kept.selective),
-        "full": float(kept.full),
-    }
+    saved = {word: float(bytes_left) for word, bytes_left in kept.by_word.items()}
     return LayerBytes(
         saved=saved,
         moment={word: float(kept.moment(recomputing(work, word))) for word in saved},
