@@ -33,6 +33,9 @@ def of_a_layer(work: Work) -> Work:
     )
 
 
+WHOLE: tuple[Recompute, ...] = ("elementwise", "full")  # what has a layer run once more from its beginning to its end
+
+
 class LayerBytes(NamedTuple):
     """Of the layers of one shape, by what they recompute."""
 
@@ -52,10 +55,10 @@ class LayerBytes(NamedTuple):
 
     def early(self, kind: LayerKind) -> float:
         """The same before any gradient is made: where dropout draws once more."""
-        if kind.recompute != "full" or not self.dropping:
+        if kind.recompute not in WHOLE or not self.dropping:
             return 0.0
-        again = self.saved["none"] - self.saved["full"] + self.dropping + self.saved["full"]
-        return again + (2 * self.saved["full"] if kind.leaves else 0.0)
+        again = self.saved["none"] - self.saved[kind.recompute] + self.dropping + self.saved["full"]
+        return again + (self.saved[kind.recompute] + self.saved["full"] if kind.leaves else 0.0)
 
     def back(self, kind: LayerKind, halved: bool = False, shared: bool = False, ahead: float = 0.0) -> float:
         """What the way back holds for a moment; what had left is there again.

@@ -40,10 +40,12 @@ class _Saved(torch.autograd.Function):
 class SavedTensors:
     """Tensors that are there again in the backward pass; each is handed out as often as it was asked for, then gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, tensors: list[Tensor] | None = None) -> None:
         self.node: Any = None
         self.values: dict[int, Tensor] = {}
         self.uses: dict[int, int] = {}
+        if tensors is not None:
+            self.save(tensors)
 
     def save(self, tensors: list[Tensor]) -> None:
         """Give them to whatever looks after saved tensors here."""
@@ -54,6 +56,10 @@ class SavedTensors:
     def expect(self, place: int) -> None:
         """Somebody will want this one."""
         self.uses[place] = self.uses.get(place, 0) + 1
+
+    def forget_unused(self) -> None:
+        """Let go of them where nobody wants any: autograd holds on to whoever packs for it."""
+        self.node = self.node if self.uses else None
 
     def take(self, place: int) -> Tensor:
         """One of them."""
@@ -106,23 +112,23 @@ class LayerPass:
 
     def compute(self, function: Callable[..., Any], read: bool, arguments: tuple[Any, ...]) -> Any:
         """Call it, and keep what it makes, and what it saves but for its inputs: these will be there again."""
-        given = _given(arguments)
-        inputs = SavedTensors()
-        inputs.save(given)
-        places = {x.untyped_storage()._cdata: place for place, x in enumerate(given)}
+        inputs: dict[int, SavedTensors] = {}  # by their memory, which several may share
+        for x in _given(arguments):
+            inputs.setdefault(x.untyped_storage()._cdata, SavedTensors([x]))
 
         def pack(x: Tensor) -> Tensor | SavedView:
             memory = x.untyped_storage()._cdata
             if memory in self.weights:
                 return x if x.grad_fn is None else x.detach()
-            place = places.get(memory)
-            return self.keep(x) if place is None else SavedView.of(x, inputs, place)
+            return SavedView.of(x, inputs[memory], 0) if memory in inputs else self.keep(x)
 
         def unpack(held: Tensor | SavedView) -> Tensor:
             return held if isinstance(held, Tensor) else held.tensor()
 
         with saved_tensors_hooks(pack, unpack):
             made = function(*arguments)
+        for each in inputs.values():
+            each.forget_unused()
         every = made if isinstance(made, tuple) else (made,)
         held = [Made(self.keep(x) if read else x.shape, x.requires_grad) for x in every]
         self.calls.append((held, isinstance(made, tuple)))
@@ -143,11 +149,10 @@ class LayerPass:
 
     def repeat(self, arguments: tuple[Any, ...]) -> Any:
         """What the next call made the first time; its inputs are saved now."""
-        given = _given(arguments)
-        inputs = SavedTensors()
-        inputs.save(given)
+        for x in _given(arguments):
+            SavedTensors([x])
         held, several = self.calls.popleft()
-        made = tuple(each.again(given[0]) for each in held)
+        made = tuple(each.again(x) for each in held)
         return made if several else made[0]
 
 
