@@ -66,10 +66,7 @@ def window_core(work: Work, given: Queries, alone: bool = False) -> Column:
 
 def window_inside(work: Work, query: Column, key: Column) -> Column:
     """Of that, what it makes itself: copies, masks, and a number for each query; its output apart."""
-    block = np.maximum(work.window, work.window_block)
-    long = 2 * block > work.sequence
-    # with a long window queries stay as they are given, and keys and values are repeated
-    return window_core(work, Queries(query, key, False, 0.0, 0.0), alone=True) - np.where(long, 0.0, 0.0)
+    return window_core(work, Queries(query, key, False, 0.0, 0.0), alone=True)
 
 
 def window_backward(work: Work, query: Column) -> Column:

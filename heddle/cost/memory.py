@@ -160,8 +160,9 @@ class Saved(NamedTuple):
     def moment(self, work: Work, full: Mask | None = None) -> Column:
         """What the layer that is on its way back holds beside what all left behind.
 
-        A layer that recomputes all, or all but its products, has it all again before its first gradient. The attention core comes back when the
-        MLP has already let go of its own. `full`: whether it recomputes all; None: it does where any layer does.
+        A layer that recomputes all, or all but its products, has it all again before its first gradient. The attention
+        core comes back when the MLP has already let go of its own. `full`: whether it recomputes all; None: it does
+        where any layer does.
         """
         full = work.full > 0 if full is None else full
         less = np.where(work.per_op > 0, self.none - self.per_op, 0.0) if np.any(work.per_op) else 0.0

@@ -134,7 +134,13 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "zb-h1-few-recompute": (llama(layers=4), Plan(pipeline=4, microbatch=1, schedule="zb-h1", recompute="full"), 2),
     "zb-h1-elementwise": (
         gpt(layers=4, dropout=0.1),
-        Plan(tensor=2, pipeline=2, microbatch=1, schedule="zb-h1", recompute=("elementwise", "full", "elementwise", "none")),
+        Plan(
+            tensor=2,
+            pipeline=2,
+            microbatch=1,
+            schedule="zb-h1",
+            recompute=("elementwise", "full", "elementwise", "none"),
+        ),
         4,
     ),
     "zb-v-elementwise": (

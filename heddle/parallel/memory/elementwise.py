@@ -21,7 +21,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 from heddle.models.experts import ExpertMLP
-from heddle.models.transformer import GatedMLP, Layer, Microbatch
+from heddle.models.transformer import MLP, GatedMLP, Layer, Microbatch
 
 
 class _Saved(torch.autograd.Function):
@@ -33,7 +33,7 @@ class _Saved(torch.autograd.Function):
         return anchor.view_as(anchor)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+    def backward(_ctx: Any, *_gradients: Tensor) -> tuple[Any, ...]:
         raise AssertionError("nothing hangs on it")
 
 
@@ -75,7 +75,7 @@ class SavedView(NamedTuple):
 
     source: SavedTensors
     place: int
-    layout: tuple[torch.Size, tuple[int, ...], int]
+    layout: tuple[torch.Size, tuple[int, ...], int | torch.SymInt]
 
     @classmethod
     def of(cls, x: Tensor, source: SavedTensors, place: int) -> SavedView:
@@ -211,21 +211,23 @@ def dear(layer: Layer) -> Iterator[tuple[nn.Module, str, bool]]:
 
     What is added to the residual stream is read where a norm comes behind it: of the branch itself, or of the sum.
     """
-    attention, mlp = layer.attention, layer.mlp
+    attention = layer.attention
     for name in attention.linears:
         reads = layer.attention_after_norm is not None or not layer.parallel
         yield getattr(attention, name), "forward", name != "out" or reads
     yield attention, "attend", True
+    dense: nn.Module | None = layer.mlp
     reads = layer.mlp_after_norm is not None
-    if isinstance(mlp, ExpertMLP):
-        yield mlp.router, "scores", True
-        yield mlp.experts, "multiply", True
-        if mlp.shared_gate is not None:
-            yield mlp.shared_gate, "forward", True
-        mlp, reads = mlp.shared, reads or mlp.shared_gate is not None
-    if isinstance(mlp, GatedMLP):
-        yield mlp, "widen", True
-    elif mlp is not None:
-        yield mlp.up, "forward", True
-    if mlp is not None:
-        yield mlp.down, "forward", reads
+    if isinstance(dense, ExpertMLP):
+        yield dense.router, "scores", True
+        yield dense.experts, "multiply", True
+        if dense.shared_gate is not None:
+            yield dense.shared_gate, "forward", True
+        reads = reads or dense.shared_gate is not None
+        dense = dense.shared
+    if isinstance(dense, GatedMLP):
+        yield dense, "widen", True
+        yield dense.down, "forward", reads
+    elif isinstance(dense, MLP):
+        yield dense.up, "forward", True
+        yield dense.down, "forward", reads

@@ -7,7 +7,6 @@ from typing import Any
 from heddle.errors import HeddleError, divisors, listing
 from heddle.spec.model import ModelSpec
 
-
 INSIDE = ("selective", "elementwise")  # words of recompute that tell parts of a layer apart
 
 
