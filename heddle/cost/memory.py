@@ -164,12 +164,14 @@ class Saved(NamedTuple):
         core comes back when the MLP has already let go of its own. `full`: whether it recomputes all; None: it does
         where any layer does.
         """
-        full = work.full > 0 if full is None else full
+        sure = full
+        full = work.full > 0 if sure is None else sure
         less = np.where(work.per_op > 0, self.none - self.per_op, 0.0) if np.any(work.per_op) else 0.0
         once_more = full
         if np.any(work.elementwise):
-            less = np.where(work.elementwise > 0, self.none - self.elementwise, less)
-            once_more = full | (work.elementwise > 0)
+            most = work.elementwise > 0 if sure is None else work.elementwise >= 1
+            less = np.where(most, self.none - self.elementwise, less)
+            once_more = full | most
         again = np.where(once_more, np.maximum(self.backward, self.again), self.backward)
         whole = np.where(full, self.none - self.full, less) + again
         if not np.any(work.selective):

@@ -64,12 +64,13 @@ class LayerBytes(NamedTuple):
         """What the way back holds for a moment; what had left is there again.
 
         All of it at once, since all is fetched when the layer's backward begins, and `ahead`: the bytes of layers
-        before it. An input that alone had left stays until that is over, beside the one that is computed with again.
+        before it. The input of a layer that runs once more stays until that is over, beside the one that it runs with.
         """
         moment = (self.halved if halved else self.shared if shared else self.moment)[kind.recompute]
         if not kind.leaves:
             return moment
-        return moment + self.saved[kind.recompute] * (2 if kind.recompute == "full" else 1) + ahead
+        beside = self.saved["full"] if kind.recompute in WHOLE else 0.0
+        return moment + self.saved[kind.recompute] + beside + ahead
 
 
 def fetched_ahead(work: Work, plan: Plan, kind: LayerKind) -> int:

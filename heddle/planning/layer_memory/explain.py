@@ -25,7 +25,7 @@ MARKS = "·abcdefghijklmnopqrstuvwxyz"
 
 def memory_in_words(memory: LayerMemory, replicas: int, every_level: bool = False) -> str:
     """What a layer does: "recompute in full, input to host"; of the levels of ZeRO those that are about layers."""
-    words = [RECOMPUTED[memory.recompute]] * (memory.recompute != "none")
+    words = [RECOMPUTED[memory.recompute]] if memory.recompute != "none" else []
     words = words + [f"ZeRO-{memory.zero}"] * ((memory.zero >= 2 or every_level) and replicas > 1)
     moved = [" to ".join(word.split(":")) for word in memory.offload]
     return ", ".join([*words, *moved]) or "keep everything"
