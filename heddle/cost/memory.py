@@ -134,6 +134,7 @@ class Saved(NamedTuple):
     backward: Column  # that a layer holds for a moment on its way back, beside all that was saved
     again: Column = 0.0  # for a moment while it is computed once more, beyond what that leaves: the masks of dropout
     core: Column = 0.0  # what the attention core takes when it alone comes back, beyond what the MLP has let go
+    remade: Column = 0.0  # what comes back of a layer that recomputes all but its products, beyond what it kept
     late: Column = 0.0  # what attention with a window takes on its way back, beyond what the MLP has let go
 
     def mean(self, work: Work) -> Column:
@@ -170,7 +171,7 @@ class Saved(NamedTuple):
         once_more = full
         if np.any(work.elementwise):
             most = work.elementwise > 0 if sure is None else work.elementwise >= 1
-            less = np.where(most, self.none - self.elementwise, less)
+            less = np.where(most, self.remade, less)
             once_more = full | most
         again = np.where(once_more, np.maximum(self.backward, self.again), self.backward)
         whole = np.where(full, self.none - self.full, less) + again
@@ -266,15 +267,17 @@ def layer_activations(work: Work) -> Saved:
         again = np.zeros_like(none)
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
     per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
+    elementwise = elementwise_memory.kept(work)
     return Saved(
         none=none,
         selective=selective,
-        elementwise=elementwise_memory.kept(work),
+        elementwise=elementwise,
         per_op=per_op,
         full=tokens * work.hidden * e / outside + work.keeps_qkv * tokens * (query + 2 * key) / t * e,
         backward=backward,
         again=dropping(work) + tokens * work.hidden * e / outside,  # beside the gradient that waits
         core=again,
+        remade=none - elementwise,
         late=late,
     )
 

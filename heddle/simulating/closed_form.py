@@ -280,6 +280,10 @@ def _with_runs(prices: Prices, distinct: Prices, which: np.ndarray, work: Work) 
     saved = memory.Saved(*least(zip(*distinct.each_saved, strict=True)))
     apart = some | made_by_backwards(work)  # a layer's gradients are made when others' are there
     held = prices.held.least.saved
+    # of the layer that is on its way back, whichever that is
+    brief = {name: getattr(held, name) for name in ("backward", "again")}
+    brief = {name: np.where(work.elementwise > 0, value, getattr(saved, name)) for name, value in brief.items()}
+    saved = saved._replace(remade=held.remade, **brief)
     saved = memory.Saved(*(np.where(apart, *pair) for pair in zip(held, saved, strict=True)))
     prices = prices._replace(
         layer=Among(prices.layer.mean, layer, prices.layer.most),
