@@ -293,11 +293,12 @@ def _plan(text: Mapping[str, str], software: Software, assumed: list[str]) -> di
     recompute = text.get("recompute", "none").lower() or "none"
     recompute = {"no": "none", "off": "none", "true": "full", "yes": "full", "1": "full"}.get(recompute, recompute)
     per_op = "selective" in recompute and ("op" in recompute or framework == "torchtitan")
-    if not any(word in recompute for word in ("none", "full", "selective", "0", "false")):
+    if not any(word in recompute for word in ("none", "full", "selective", "elementwise", "0", "false")):
         raise CannotModelError(f"recompute = {recompute!r} is not known")
     plan["full"] = float("full" in recompute)
     plan["per_op"] = float(per_op)
     plan["keeps_qkv"] = int("save_qkv_proj" in notes or "save_qkv_proj" in recompute)
+    plan["elementwise"] = float("elementwise" in recompute)
     plan["selective"] = float("selective" in recompute and not per_op)
     sequence = text.get("seq_par", "").lower() in ("1", "1.0", "true", "yes", "on")
     if not text.get("seq_par") and software.facts.sequence:

@@ -67,13 +67,17 @@ def kept(work: Work) -> Column:
         return 0.0
     e, tokens, t = work.element, work.tokens, work.tensor
     inside = np.where(work.sequence_parallel, t, 1)
-    made = tokens * work.rank * targets(work)
-    wide = work.adapters_qkv * work.rank
-    joined = np.where(work.adapters_qkv > 1, wide * work.hidden, 0.0)
-    joined = joined + wide * (work.heads + 2 * work.kv_heads) * work.head_size / t
     unread = tokens * work.hidden / inside * ((work.adapters_qkv == 0) + (work.adapters_up == 0) * 1.0)
     unread = unread + tokens * work.ffn / t * (work.adapters_down == 0)
-    return work.frozen * e * (made + joined - unread)
+    return made(work) - work.frozen * e * unread
+
+
+def made(work: Work) -> Column:
+    """Of that, what A makes, and the matrices that are put together."""
+    wide = work.adapters_qkv * work.rank
+    joined = np.where(work.adapters_qkv > 1, wide * work.hidden, 0.0)
+    joined = joined + wide * (work.heads + 2 * work.kv_heads) * work.head_size / work.tensor
+    return work.frozen * work.element * (work.tokens * work.rank * targets(work) + joined)
 
 
 def unpacked(work: Work) -> tuple[Column, Column]:

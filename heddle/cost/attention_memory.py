@@ -64,6 +64,11 @@ def window_core(work: Work, given: Queries, alone: bool = False) -> Column:
     return masks + padded * tokens * work.heads / t * 4 + tokens / t * e * kept
 
 
+def window_inside(work: Work, query: Column, key: Column) -> Column:
+    """Of that, what it makes itself: copies, masks, and a number for each query; its output apart."""
+    return window_core(work, Queries(query, key, False, 0.0, 0.0), alone=True)
+
+
 def window_backward(work: Work, query: Column) -> Column:
     """Bytes of gradients where attention with a window goes back: of output, queries, and copied keys and values."""
     block = np.maximum(work.window, work.window_block)

@@ -52,6 +52,7 @@ class Pass(NamedTuple):
     forward: Column
     backward: Column
     core: Column  # attention without its linear layers
+    around: Column  # what lies between matrix products, attention apart
     half: Column  # every second matrix product and what lies between them
     last: Column  # the last matrix product
     weight: Column  # of the backward: what makes the linear layers' weight gradients, which nobody waits for
@@ -182,7 +183,14 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
     return beside(up, work.hidden, width), beside(down, width, work.hidden)
 
 
-def router(cluster: Cluster, work: Work) -> LinearCost:
+class Routing(NamedTuple):
+    """Seconds of a router, and of what it makes layers copy."""
+
+    cost: LinearCost
+    moving: Column  # of the forward, what is no product
+
+
+def router(cluster: Cluster, work: Work) -> Routing:
     """Scores of all experts in full precision, as fast as the cluster says of that, else as the others."""
     precision = "fp32" if cluster.device.tflops.flops("fp32") is not None else work.precision
     sizes = work.routed_tokens, work.hidden, np.maximum(work.experts, 1)
@@ -190,7 +198,7 @@ def router(cluster: Cluster, work: Work) -> LinearCost:
     begins = np.where(work.experts > 0, experts.PASSES * cluster.efficiency.kernel_us * 1e-6, 0.0)
     speed = memory_speed(cluster) * (1.0 if cluster.device.host else experts.PERMUTED)
     moved = [np.asarray(each) / speed + begins for each in experts.moved(work)]
-    return LinearCost(forward + moved[0], 2 * forward + moved[1], 0.0)
+    return Routing(LinearCost(forward + moved[0], 2 * forward + moved[1], 0.0), moved[0])
 
 
 def attention(cluster: Cluster, work: Work) -> tuple[Column, Column]:
@@ -300,12 +308,13 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     if np.any(work.kv_latent):
         through = added(linear(cluster, work, *sizes) for sizes in latent.products(work))
         first = LinearCost(*(np.where(work.kv_latent, a, b) for a, b in zip(through, first, strict=True)))
+    routing = router(cluster, work) if chosen else None
     products = [
         first,
         linear(cluster, work, tokens, work.heads * work.values / t, h),
         LinearCost(*(times * seconds for seconds in up)),
         down,
-        *([router(cluster, work)] if chosen else []),
+        *([routing.cost] if routing is not None else []),
     ]
     around = elementwise(cluster, work)
     core_forward, core_backward = attention(cluster, work)
@@ -320,7 +329,8 @@ def layer(cluster: Cluster, work: Work) -> Pass:
     backward = sum(product.backward for product in products) + around[1] + core_backward + accumulate + beside[1]
     half = multiplying / 2 + around[0]
     weight = sum(product.weight for product in products) + accumulate
-    return Pass(forward, backward, core_forward, half, down.forward, weight, products[0].forward)
+    between = around[0] if routing is None else around[0] + routing.moving
+    return Pass(forward, backward, core_forward, between, half, down.forward, weight, products[0].forward)
 
 
 def launches(cluster: Cluster, work: Work) -> Column:

@@ -59,4 +59,5 @@ def chunk_layers(model: ModelSpec, plan: Plan) -> tuple[Chunk, ...]:
 
 def recomputing(work: Work, word: Recompute) -> Work:
     """The same work with all layers recomputing alike."""
-    return replace(work, full=float(word == "full"), selective=float(word == "selective"))
+    full, selective, elementwise = (float(word == each) for each in ("full", "selective", "elementwise"))
+    return replace(work, full=full, selective=selective, elementwise=elementwise)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from heddle.cost import adapters, experts, latent
+from heddle.cost import adapters, elementwise_memory, experts, latent
 from heddle.cost.attention_memory import (
     Queries,
     block_of_scores,
@@ -25,6 +25,7 @@ from heddle.cost.attention_memory import (
 from heddle.cost.work import Work
 from heddle.schedule.rule import Column, Mask
 from heddle.spec.cluster import Cluster
+from heddle.spec.layer_memory import Recompute
 
 MASTER, MOMENTS = 4, 8  # bytes per parameter: full-precision copy of 16-bit weights, Adam's two moments
 GRADIENT = 4  # bytes per parameter of a gradient that replicas share: always in full precision
@@ -127,23 +128,32 @@ class Saved(NamedTuple):
 
     none: Column
     selective: Column
+    elementwise: Column
     per_op: Column
     full: Column
     backward: Column  # that a layer holds for a moment on its way back, beside all that was saved
     again: Column = 0.0  # for a moment while it is computed once more, beyond what that leaves: the masks of dropout
     core: Column = 0.0  # what the attention core takes when it alone comes back, beyond what the MLP has let go
+    remade: Column = 0.0  # what comes back of a layer that recomputes all but its products, beyond what it kept
     late: Column = 0.0  # what attention with a window takes on its way back, beyond what the MLP has let go
 
     def mean(self, work: Work) -> Column:
         """Over all layers of a work."""
-        rest = 1 - work.full - work.selective - work.per_op
-        mixed = work.full * self.full + work.selective * self.selective + work.per_op * self.per_op
-        return rest * self.none + mixed
+        return self.kept(work) - work.full * (self.none - self.full)
+
+    @property
+    def by_word(self) -> dict[Recompute, Column]:
+        """By what a plan calls it."""
+        return {"none": self.none, "selective": self.selective, "elementwise": self.elementwise, "full": self.full}
 
     def kept(self, work: Work) -> Column:
         """Over all layers of a work but those that recompute everything."""
         kept = self.none
-        for share, less in ((work.selective, self.selective), (work.per_op, self.per_op)):
+        for share, less in (
+            (work.selective, self.selective),
+            (work.elementwise, self.elementwise),
+            (work.per_op, self.per_op),
+        ):
             if np.any(share):
                 kept = kept - share * (self.none - less)
         return kept
@@ -151,12 +161,19 @@ class Saved(NamedTuple):
     def moment(self, work: Work, full: Mask | None = None) -> Column:
         """What the layer that is on its way back holds beside what all left behind.
 
-        A layer that recomputes all has it all again before its first gradient. The attention core comes back when the
-        MLP has already let go of its own. `full`: whether it recomputes all; None: it does where any layer does.
+        A layer that recomputes all, or all but its products, has it all again before its first gradient. The attention
+        core comes back when the MLP has already let go of its own. `full`: whether it recomputes all; None: it does
+        where any layer does.
         """
-        full = work.full > 0 if full is None else full
+        sure = full
+        full = work.full > 0 if sure is None else sure
         less = np.where(work.per_op > 0, self.none - self.per_op, 0.0) if np.any(work.per_op) else 0.0
-        again = np.where(full, np.maximum(self.backward, self.again), self.backward)
+        once_more = full
+        if np.any(work.elementwise):
+            most = work.elementwise > 0 if sure is None else work.elementwise >= 1
+            less = np.where(most, self.remade, less)
+            once_more = full | most
+        again = np.where(once_more, np.maximum(self.backward, self.again), self.backward)
         whole = np.where(full, self.none - self.full, less) + again
         if not np.any(work.selective):
             return whole
@@ -250,14 +267,17 @@ def layer_activations(work: Work) -> Saved:
         again = np.zeros_like(none)
     # torchtitan keeps the input, attention's output and every second product: query, value, gate, down
     per_op = tokens * e * (work.hidden * 2 / outside + (2 * query + key + work.ffn) / t)
+    elementwise = elementwise_memory.kept(work)
     return Saved(
         none=none,
         selective=selective,
+        elementwise=elementwise,
         per_op=per_op,
         full=tokens * work.hidden * e / outside + work.keeps_qkv * tokens * (query + 2 * key) / t * e,
         backward=backward,
         again=dropping(work) + tokens * work.hidden * e / outside,  # beside the gradient that waits
         core=again,
+        remade=none - elementwise,
         late=late,
     )
 

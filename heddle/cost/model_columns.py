@@ -75,6 +75,8 @@ def model_columns(model: ModelSpec, sequence: int | None = None, tune: Tune | No
         "norms": model.norms,
         "norm_inputs": 1 if model.branches != "serial" else 4 if model.norm_place == "both" else 2,
         "branch_inputs": 1 if model.branches == "parallel" else 2,
+        "branch_outputs": int(model.branches == "serial" or model.norm_place != "before")
+        + int(model.norm_place != "before"),
         "scored": int(model.attention_cap > 0 or model.sinks),
         "capped": int(model.logit_cap > 0),
         "heads_apart": 0 if model.qk_norm_over == "head" else 1 + (model.norm == "layernorm"),

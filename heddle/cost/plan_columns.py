@@ -31,8 +31,7 @@ def plan_columns(plan: Plan, layers: int) -> dict[str, Any]:
         "groups_once": 1,
         "microbatch": plan.microbatch,
         "schedule": NAMES.index(plan.named.schedule),
-        "full": words.count("full") / layers,
-        "selective": words.count("selective") / layers,
+        **{word: words.count(word) / layers for word in ("full", "selective", "elementwise")},
         **exchange_columns(plan.compress_gradients, plan.compress_activations, plan.local_steps),
         **_by_link(plan),
     }

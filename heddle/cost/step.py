@@ -14,6 +14,7 @@ from heddle.cost.network import hidden
 from heddle.cost.work import Work
 from heddle.schedule.rule import C, Column
 from heddle.spec.cluster import Cluster
+from heddle.spec.layer_memory import Recompute
 
 
 class LayerCost(NamedTuple, Generic[C]):
@@ -23,6 +24,7 @@ class LayerCost(NamedTuple, Generic[C]):
     backward: C
     again_full: C  # doing the forward once more
     again_selective: C  # doing its attention core once more
+    again_elementwise: C  # doing what lies between its products once more
     again_per_op: C  # doing every second matrix product once more
     tensor_forward: C  # of these, collectives along the tensor axis that nothing hides
     tensor_backward: C
@@ -33,6 +35,14 @@ class LayerCost(NamedTuple, Generic[C]):
     expert_backward: C
     weight: C  # of the backward, what makes weight gradients
 
+    def again(self, word: Recompute) -> C | float:
+        """What a layer's backward repeats that recomputes so."""
+        if word == "none":
+            return 0.0
+        if word == "full":
+            return self.again_full
+        return self.again_selective if word == "selective" else self.again_elementwise
+
 
 def recompute_seconds(work: Work, cost: LayerCost[Column]) -> Column:
     """What a backward repeats of its forward, as a mean over layers."""
@@ -42,7 +52,11 @@ def recompute_seconds(work: Work, cost: LayerCost[Column]) -> Column:
 def partly_recomputed(work: Work, cost: LayerCost[Column]) -> Column:
     """Of that what layers repeat that do not recompute everything."""
     seconds: Column = 0.0
-    for share, again in ((work.selective, cost.again_selective), (work.per_op, cost.again_per_op)):
+    for share, again in (
+        (work.selective, cost.again_selective),
+        (work.elementwise, cost.again_elementwise),
+        (work.per_op, cost.again_per_op),
+    ):
         if np.any(share):
             seconds = seconds + share * again
     return seconds
@@ -92,6 +106,8 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
         backward=backward,
         again_full=at_least(cost.forward - spared + tensor_again, floor),
         again_selective=cost.core,
+        # about half of a layer's kernels are no products; experts of other ranks are sent their tokens once more
+        again_elementwise=at_least(cost.around + dispatch, floor / 2),
         again_per_op=cost.half,
         tensor_forward=ahead * forward_tensor,
         tensor_backward=backward_tensor,

@@ -57,6 +57,7 @@ class Work:
     norms: Column = 2  # over the hidden size, of a layer
     norm_inputs: Column = 2  # activations of the hidden size that these read
     branch_inputs: Column = 2  # activations of the hidden size that the first products of attention and MLP read
+    branch_outputs: Column = 1  # of what attention and MLP add to the residual stream, what a norm reads, or their sum
     scored: Column = 0  # 1: attention changes its scores, which no fused kernel does (`heddle.models.scored_attention`)
     capped: Column = 0  # 1: logits are capped
     heads_apart: Column = 0  # norms of queries and keys have weights for every head: 1 without, 2 with a mean
@@ -149,6 +150,7 @@ class Work:
     schedule: Column = 0  # its place in heddle.schedule.NAMES; 1F1B of several chunks is the interleaved one
     full: Column = 0.0  # share of the layers that recompute everything
     selective: Column = 0.0  # share of the layers that recompute the attention core
+    elementwise: Column = 0.0  # share that recompute all but products and attention
     per_op: Column = 0.0  # share that recompute every second matrix product (torchtitan's "selective")
     # what others do otherwise than Heddle
     stops_early: Column = 1  # 1: recomputing ends before the last product, which no backward needs (PyTorch ≥ 2.1)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from heddle.errors import divisors
 from heddle.explore.choices import PINNED
 from heddle.schedule import NAMES
 from heddle.spec.job import Job
+from heddle.spec.layer_memory import Recompute
 from heddle.spec.rules.context import PLAN_EXCHANGES
 
 MOST = 64  # values in one list
@@ -15,7 +16,7 @@ ALWAYS: dict[str, list[Any]] = {
     "sequence": [False, True],
     "zero": [0, 1, 2, 3],
     "zero_within": [0, 2, 4, 8, 16, 32, 64],
-    "recompute": ["none", "selective", "full"],
+    "recompute": [*get_args(Recompute)],
     "schedule": [*NAMES, "all"],
     "context_exchange": [*PLAN_EXCHANGES],
 }

@@ -249,11 +249,15 @@ class Experts(nn.Module):
     def compute(self, rows: Tensor, counts: Tensor) -> Tensor:
         """What experts make of rows that are sorted by expert; `counts`: how many each has."""
         ends = counts.cumsum(0).to(torch.int32)
-        gate, up = grouped(rows, self.gate, ends), grouped(rows, self.up, ends)
+        gate, up = self.multiply(rows, self.gate, ends), self.multiply(rows, self.up, ends)
         if self.gate_bias is None or self.up_bias is None or self.down_bias is None:
-            return grouped(self.gated(gate, up), self.down, ends)
+            return self.multiply(self.gated(gate, up), self.down, ends)
         # whose expert each row is
         owner = torch.arange(len(counts), device=rows.device).repeat_interleave(counts, output_size=len(rows))
         gate, up = gate + self.gate_bias.index_select(0, owner), up + self.up_bias.index_select(0, owner)
         down_bias = self.down_bias * self.bias_share
-        return grouped(self.gated(gate, up), self.down, ends) + down_bias.index_select(0, owner)
+        return self.multiply(self.gated(gate, up), self.down, ends) + down_bias.index_select(0, owner)
+
+    def multiply(self, rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+        """Each expert's rows times its own matrix; apart, because what it makes may be kept alone."""
+        return grouped(rows, weights, ends)

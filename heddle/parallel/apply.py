@@ -89,7 +89,7 @@ def parallelize(
             if isinstance(chunk, Transformer):
                 keep_exchanges_apart(chunk)
             compile_layers(chunk)
-        apply_recompute(chunk, plan)
+        apply_recompute(chunk, plan, compiled)
         offload_activations(chunk, plan, tiers)
     held: set[nn.Parameter] = set()
     levels, pending = partial(zero_of, spec, plan, mesh), Pending()

@@ -117,7 +117,7 @@ FIELDS = (
         option=FieldOption("Neighboring replicas that share what ZeRO shards; 0: all.", within="[0, 1e6]"),
     ),
     PlanField("microbatch", Use.CHOSEN, Use.CHOSEN, option=FieldOption("Samples per microbatch.", within=DEGREES)),
-    PlanField("recompute", Use.CHOSEN, Use.KEPT, option=FieldOption("none, selective or full.", str)),
+    PlanField("recompute", Use.CHOSEN, Use.KEPT, option=FieldOption("none, selective, elementwise or full.", str)),
     PlanField(
         "schedule",
         Use.CHOSEN,

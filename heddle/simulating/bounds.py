@@ -185,7 +185,7 @@ def least_split_seconds(
     """
     embedding, head, send = ends
     p, v, m, layer = work.pipeline, work.virtual, work.microbatches, layers.least
-    alike = work.selective * layer.again_selective + work.per_op * layer.again_per_op
+    alike = stage.partly_recomputed(work, layer)
     both, count = layer.forward + layer.backward + alike, recomputed(work)
 
     def through(number: Column) -> Column:  # so many layers of one rank, both ways

@@ -9,7 +9,7 @@ from heddle.cost.layers import Chunk, LayerKind, chunk_layers
 from heddle.cost.offload import States, states
 from heddle.cost.work import Work
 from heddle.simulating.fullest import ChunkBytes
-from heddle.simulating.layer_bytes import LayerBytes, bytes_of, ends_of, fetched_ahead, of_a_layer
+from heddle.simulating.layer_bytes import WHOLE, LayerBytes, bytes_of, ends_of, fetched_ahead, of_a_layer
 from heddle.simulating.way_back import ActionPeak, Passed, Sums, way_back
 from heddle.spec.layer_memory import LayerMemory
 from heddle.spec.model import ModelSpec
@@ -184,4 +184,4 @@ class ChunksOf:
 
     def _dropping(self, kind: LayerKind, shape: LayerBytes) -> float:
         """Of a layer's dropout, beside the sum that is added to where no backward needs that."""
-        return shape.dropping + (shape.saved["full"] if kind.recompute == "full" and shape.dropping else 0.0)
+        return shape.dropping + (shape.saved["full"] if kind.recompute in WHOLE and shape.dropping else 0.0)

@@ -89,9 +89,9 @@ def _apart(plan: Plan, chunk: int, other: int) -> bool:
 
 def _passes(cluster: Cluster, work: Work, price: LayerCost[float], kind: LayerKind) -> tuple[PassCosts, PassCosts]:
     """Both ways through one layer."""
-    again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}[kind.recompute]
+    again = price.again(kind.recompute)
     repeated = price.tensor_again * (kind.recompute == "full")
-    exchanged = price.context_forward * (kind.recompute != "none")
+    exchanged = price.context_forward * (kind.recompute in ("selective", "full"))
     moved = layer_copies(cluster, work, kind, (price.forward, price.backward + again))
     onward = PassCosts(
         seconds=price.forward + moved.forward,
@@ -108,7 +108,7 @@ def _passes(cluster: Cluster, work: Work, price: LayerCost[float], kind: LayerKi
         context=price.context_backward,
         context_again=exchanged,
         expert=price.expert_backward,
-        expert_again=price.expert_forward * (kind.recompute == "full"),
+        expert_again=price.expert_forward * (kind.recompute in ("elementwise", "full")),
         weight=price.weight,
         offload=moved.backward,
     )

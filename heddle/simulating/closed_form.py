@@ -148,7 +148,7 @@ def _price(work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: 
     tensor = per_rank * layers * (layer.tensor_forward + layer.tensor_backward + tensor_again)
     context_again = (work.full + work.selective) * layer.context_forward
     context = per_rank * layers * (layer.context_forward + layer.context_backward + context_again)
-    expert_again = work.full * layer.expert_forward
+    expert_again = (work.full + work.elementwise) * layer.expert_forward
     expert = per_rank * layers * (layer.expert_forward + layer.expert_backward + expert_again)
     recompute = per_rank * layers * (again - tensor_again - context_again - expert_again)
     busy, pipeline = per_rank * total, per_rank * sends
@@ -280,6 +280,10 @@ def _with_runs(prices: Prices, distinct: Prices, which: np.ndarray, work: Work) 
     saved = memory.Saved(*least(zip(*distinct.each_saved, strict=True)))
     apart = some | made_by_backwards(work)  # a layer's gradients are made when others' are there
     held = prices.held.least.saved
+    # of the layer that is on its way back, whichever that is
+    brief = {name: getattr(held, name) for name in ("backward", "again")}
+    brief = {name: np.where(work.elementwise > 0, value, getattr(saved, name)) for name, value in brief.items()}
+    saved = saved._replace(remade=held.remade, **brief)
     saved = memory.Saved(*(np.where(apart, *pair) for pair in zip(held, saved, strict=True)))
     prices = prices._replace(
         layer=Among(prices.layer.mean, layer, prices.layer.most),
@@ -300,7 +304,7 @@ def _slowest(shapes: Sequence[LayerCost[Column]], work: Work, ends: tuple[Column
     seconds, (pipeline, virtual) = [], _degrees(work)
     often = work.full if ends is not None else work.full >= 1
     for each in shapes:
-        again = work.selective * each.again_selective + work.per_op * each.again_per_op
+        again = stage.partly_recomputed(work, each)
         seconds.append(np.broadcast_to(each.forward + each.backward + again + often * each.again_full, len(pipeline)))
     first, last = ends or (0.0, 0.0)
     beside = np.broadcast_to(first, len(pipeline)), np.broadcast_to(last, len(pipeline))

@@ -29,7 +29,11 @@ def of_a_layer(work: Work) -> Work:
         schedule=0,
         full=1.0,
         selective=0.0,
+        elementwise=0.0,
     )
+
+
+WHOLE: tuple[Recompute, ...] = ("elementwise", "full")  # what has a layer run once more from its beginning to its end
 
 
 class LayerBytes(NamedTuple):
@@ -51,21 +55,22 @@ class LayerBytes(NamedTuple):
 
     def early(self, kind: LayerKind) -> float:
         """The same before any gradient is made: where dropout draws once more."""
-        if kind.recompute != "full" or not self.dropping:
+        if kind.recompute not in WHOLE or not self.dropping:
             return 0.0
-        again = self.saved["none"] - self.saved["full"] + self.dropping + self.saved["full"]
-        return again + (2 * self.saved["full"] if kind.leaves else 0.0)
+        again = self.saved["none"] - self.saved[kind.recompute] + self.dropping + self.saved["full"]
+        return again + (self.saved[kind.recompute] + self.saved["full"] if kind.leaves else 0.0)
 
     def back(self, kind: LayerKind, halved: bool = False, shared: bool = False, ahead: float = 0.0) -> float:
         """What the way back holds for a moment; what had left is there again.
 
         All of it at once, since all is fetched when the layer's backward begins, and `ahead`: the bytes of layers
-        before it. An input that alone had left stays until that is over, beside the one that is computed with again.
+        before it. The input of a layer that runs once more stays until that is over, beside the one that it runs with.
         """
         moment = (self.halved if halved else self.shared if shared else self.moment)[kind.recompute]
         if not kind.leaves:
             return moment
-        return moment + self.saved[kind.recompute] * (2 if kind.recompute == "full" else 1) + ahead
+        beside = self.saved["full"] if kind.recompute in WHOLE else 0.0
+        return moment + self.saved[kind.recompute] + beside + ahead
 
 
 def fetched_ahead(work: Work, plan: Plan, kind: LayerKind) -> int:
@@ -83,11 +88,7 @@ def bytes_of(work: Work) -> LayerBytes:
         owed = memory.owed_by_the_mlp(work)
         halved = halved._replace(backward=np.maximum(halved.backward, kept.late + owed), core=kept.core + owed)
     shared = kept._replace(backward=memory.layer_backward(work, shared=True), again=0.0)
-    saved: dict[Recompute, float] = {
-        "none": float(kept.none),
-        "selective": float(kept.selective),
-        "full": float(kept.full),
-    }
+    saved = {word: float(bytes_left) for word, bytes_left in kept.by_word.items()}
     return LayerBytes(
         saved=saved,
         moment={word: float(kept.moment(recomputing(work, word))) for word in saved},

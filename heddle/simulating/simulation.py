@@ -138,8 +138,8 @@ class Simulation:
         for layers in chunk_layers(model, plan):
             for kind, count in layers:
                 shape = model.shapes[kind.shape]
-                of_one = {"none": 0, "selective": shape.core_flops(s), "full": shape.forward_flops(s)}
-                again += count * of_one[kind.recompute]
+                of_one = {"selective": shape.core_flops(s), "full": shape.forward_flops(s)}
+                again += count * of_one.get(kind.recompute, 0)
         return (self.job.flops() + samples * float(again)) / (self.step_seconds * self.peak)
 
     @property

@@ -15,7 +15,8 @@ from typing import Literal, NamedTuple
 
 from heddle.errors import HeddleError, nearest
 
-Recompute = Literal["none", "selective", "full"]
+# nothing; the attention core; all but products and attention; everything
+Recompute = Literal["none", "selective", "elementwise", "full"]
 Zero = Literal[0, 1, 2, 3]
 
 # what of a layer may leave the device, and what stays on it then

@@ -34,6 +34,7 @@ MODEL = {
     "cp-comm-type": "cp_comm_type",
     "expert-model-parallel-size": "expert_model_parallel_size",
     "recompute-granularity": "recompute_granularity",
+    "recompute-modules": "recompute_modules",
     "recompute-method": "recompute_method",
     "recompute-num-layers": "recompute_num_layers",
     "num-experts": "num_moe_experts",
@@ -97,4 +98,5 @@ def nemo_yaml(job: PlannedJob) -> ExportedPlan:
 
 
 def _plain(value: object) -> object:
-    return value.strip('"') if isinstance(value, str) else value
+    """As YAML has it: without quotation marks, and several words as a list."""
+    return value.strip('"') if isinstance(value, str) else list(value) if isinstance(value, tuple) else value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 from heddle.errors import HeddleError
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
-from heddle.spec.layer_memory import LayerRun
+from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.shorthand import cluster_from_table
 
 CORE = Device(name="core", memory_gib=1.0, memory_gbs=10.0, tflops=Peak(fp32=0.1, bf16=0.1), host=True)
@@ -85,7 +85,7 @@ def _model(chance: random.Random) -> ModelSpec:
 
 def _memory(chance: random.Random, model: ModelSpec, data: int) -> dict[str, Any]:
     """What layers do to need less: mostly all the same, at times each its own."""
-    words = ("none", "selective", "full")
+    words = get_args(Recompute)
     kind = chance.random()
     if kind < 0.6:
         return {"recompute": chance.choice(words)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from functools import cache
+from typing import get_args
 from unittest.mock import patch
 
 import pytest
@@ -15,6 +16,7 @@ from heddle.models.experts import Router
 from heddle.parallel.mesh import Mesh
 from heddle.schedule import NAMES
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
+from heddle.spec.layer_memory import Recompute
 from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
 from tests.helpers.cases import covering, thinned
@@ -28,6 +30,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     # one device
     "microbatches": (gpt(), Plan(microbatch=1), 4),
     "recompute-full": (llama(dropout=0.1), Plan(microbatch=2, recompute="full"), 4),
+    "recompute-elementwise": (llama(dropout=0.1), Plan(microbatch=2, recompute="elementwise"), 4),
     # tensor
     "tensor2-gpt": (gpt(), Plan(tensor=2, microbatch=2), 4),
     "tensor2-llama": (llama(), Plan(tensor=2, microbatch=2), 4),
@@ -37,6 +40,17 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     "tensor2-seq-llama-dropout": (llama(dropout=0.1), Plan(tensor=2, sequence=True, microbatch=2), 4),
     "tensor2-seq-selective": (gpt(dropout=0.1), Plan(tensor=2, sequence=True, microbatch=2, recompute="selective"), 4),
     "tensor2-seq-full": (llama(), Plan(tensor=2, sequence=True, microbatch=2, recompute="full"), 4),
+    "tensor2-seq-elementwise": (
+        gpt(dropout=0.1),
+        Plan(tensor=2, sequence=True, microbatch=2, recompute="elementwise"),
+        4,
+    ),
+    "tensor2-elementwise-sinks": (
+        llama(sinks=True, norm_place="both", kv_heads=2),
+        Plan(tensor=2, microbatch=2, recompute="elementwise"),
+        4,
+    ),
+    "data2-zero3-elementwise": (llama(window=3), Plan(data=2, zero=3, microbatch=1, recompute="elementwise"), 4),
     "tensor2-recompute-by-layer": (gpt(), Plan(tensor=2, microbatch=2, recompute=("full", "selective")), 4),
     "tensor4-seq-llama": (llama(vocab=61), Plan(tensor=4, sequence=True, microbatch=2), 2),
     "tensor8-gpt": (gpt(heads=8, kv_heads=8, tied=False), Plan(tensor=8, microbatch=4), 4),
@@ -118,6 +132,22 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
     # pipelines whose backwards are taken in two
     "zb-h1-odd": (gpt(layers=3, dropout=0.1), Plan(pipeline=3, microbatch=1, schedule="zb-h1"), 5),
     "zb-h1-few-recompute": (llama(layers=4), Plan(pipeline=4, microbatch=1, schedule="zb-h1", recompute="full"), 2),
+    "zb-h1-elementwise": (
+        gpt(layers=4, dropout=0.1),
+        Plan(
+            tensor=2,
+            pipeline=2,
+            microbatch=1,
+            schedule="zb-h1",
+            recompute=("elementwise", "full", "elementwise", "none"),
+        ),
+        4,
+    ),
+    "zb-v-elementwise": (
+        llama(layers=4),
+        Plan(pipeline=2, virtual=2, microbatch=1, schedule="zb-v", recompute="elementwise"),
+        4,
+    ),
     "zb-h2-gpt": (gpt(), Plan(pipeline=2, microbatch=1, schedule="zb-h2"), 5),
     "zb-v-tied": (gpt(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="zb-v"), 5),
     "zb-v-uneven-few": (
@@ -281,6 +311,12 @@ CELLS |= {
     "context4-gather-window": (llama(sequence=32, window=(5, 0)), Plan(context=4, context_exchange="gather"), 2),
     "context2-swap-window": (llama(sequence=16, window=3), Plan(context=2, context_exchange="all-to-all"), 2),
     "context2-ring-selective": (gpt(dropout=0.1), Plan(context=2, microbatch=2, recompute="selective"), 4),
+    "context2-ring-elementwise": (llama(dropout=0.1), Plan(context=2, microbatch=2, recompute="elementwise"), 4),
+    "context4-2d-elementwise": (
+        llama(sequence=32, heads=4, kv_heads=4),
+        Plan(context=4, context_exchange="2d", context_inner=2, microbatch=2, recompute="elementwise"),
+        4,
+    ),
     "context2-gather-full": (
         llama(dropout=0.1),
         Plan(context=2, context_exchange="gather", microbatch=2, recompute="full"),
@@ -397,6 +433,12 @@ GATED = {"shared_experts": 1, "shared_ffn": 16, "shared_gate": True, "router_nor
 CELLS |= {
     "experts-microbatches": (experts(**GATED), Plan(microbatch=1), 4),
     "experts-full": (experts(dropout=0.1), Plan(microbatch=2, recompute="full"), 4),
+    "experts-elementwise": (experts(dropout=0.1, **GATED), Plan(microbatch=2, recompute="elementwise"), 4),
+    "experts-tensor2-seq-elementwise": (
+        experts(router="sigmoid", shared_experts=1),
+        Plan(tensor=2, sequence=True, microbatch=2, recompute="elementwise"),
+        4,
+    ),
     "experts-data2": (experts(), Plan(data=2, microbatch=1), 4),
     "experts-data2-shares": (experts(**GATED), Plan(data=2, microbatch=1, shares=(3, 1)), 4),
     "experts-data2-zero1": (experts(layers=3, dense_layers="1"), Plan(data=2, zero=1, microbatch=1), 4),
@@ -545,6 +587,11 @@ CELLS |= {
         2,
     ),
     "expert2-data2-full": (experts(dropout=0.1), Plan(data=2, expert=2, microbatch=2, recompute="full"), 4),
+    "expert2-data2-elementwise": (
+        experts(shared_experts=1),
+        Plan(data=2, expert=2, zero=3, microbatch=1, recompute="elementwise"),
+        4,
+    ),
     "expert2-pipeline2-data2": (
         experts(layers=4, dense_layers="0", **GATED),
         Plan(pipeline=2, data=2, expert=2, microbatch=1),
@@ -610,6 +657,11 @@ CELLS |= {
     "latent-tensor2-seq-bias-full": (
         latent(bias="attention"),
         Plan(tensor=2, sequence=True, microbatch=2, recompute="full"),
+        4,
+    ),
+    "latent-tensor2-seq-elementwise": (
+        latent(),
+        Plan(tensor=2, sequence=True, microbatch=2, recompute="elementwise"),
         4,
     ),
     "latent-pipeline2-data2-zero1": (latent(), Plan(pipeline=2, data=2, zero=1, microbatch=1), 4),
@@ -856,7 +908,7 @@ def test_the_grid_is_as_wide_as_it_says():
     assert {plan.zero for plan in plans} == {0, 1, 2, 3}
     assert {plan.schedule for plan in plans if plan.pipeline > 1} == set(NAMES)
     assert {plan.virtual for plan in plans if plan.pipeline == 2} == {1, 2, 3}
-    assert {plan.recompute for plan in plans if isinstance(plan.recompute, str)} == {"none", "selective", "full"}
+    assert {plan.recompute for plan in plans if isinstance(plan.recompute, str)} == {*get_args(Recompute)}
     assert any(not isinstance(plan.recompute, str) for plan in plans)
     assert {plan.tensor for plan in plans} == {1, 2, 4, 8}
     assert any(len(set(plan.stages)) > 1 for plan in plans)

@@ -45,6 +45,8 @@ CELLS: dict[str, tuple[ModelSpec, Plan, Tune]] = {
     "data2-zero2": (llama(), Plan(data=2, zero=2, microbatch=1), PLAIN),
     "data4-zero3": (llama(), Plan(data=4, zero=3, microbatch=1), PLAIN),
     "data2-zero3-recompute": (gpt(), Plan(data=2, zero=3, microbatch=1, recompute="full"), SOME),
+    "tensor2-elementwise": (llama(), Plan(tensor=2, microbatch=1, recompute="elementwise"), DROPS),
+    "data2-elementwise": (gpt(), Plan(data=2, zero=3, microbatch=1, recompute="elementwise"), SOME),
     "pipeline2": (gpt(), Plan(pipeline=2, microbatch=1), PLAIN),
     "pipeline2-virtual2": (llama(layers=4), Plan(pipeline=2, virtual=2, microbatch=1, schedule="interleaved"), DROPS),
     "zb-h1": (llama(layers=3), Plan(pipeline=3, microbatch=1, schedule="zb-h1"), PLAIN),

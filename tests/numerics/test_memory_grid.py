@@ -97,6 +97,11 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
         Plan(microbatch=2, recompute="selective", offload=("activations:host",)),
         4,
     ),
+    "activations-host-elementwise": (
+        llama(dropout=0.1, **WIDE),
+        Plan(data=2, zero=3, microbatch=2, recompute="elementwise", offload=("activations:host",)),
+        4,
+    ),
     "input-disk": (llama(dropout=0.1, **WIDE), Plan(microbatch=2, recompute="full", offload=("input:disk",)), 4),
     "weights-disk": (gpt(), Plan(microbatch=2, offload=("weights:disk", "optimizer:disk")), 4),
     "weights-disk-zero3-pipeline2": (
@@ -125,6 +130,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, int]] = {
                 run("0", recompute="full", offload=("input:disk", "optimizer:disk")),
                 run("1", offload=("activations:disk",)),
                 run("2", recompute="selective", offload=("activations:host",)),
+                run("3", recompute="elementwise", offload=("activations:disk",)),
                 run("4", offload=("weights:disk", "optimizer:disk")),
                 run("5", recompute="full"),
             ),

@@ -41,6 +41,7 @@ CELLS: dict[str, tuple[ModelSpec, Plan, Tune]] = {
     "data2-zero1": (WIDE, Plan(data=2, zero=1, microbatch=1), ALL),
     "data2-zero2": (gpt(), Plan(data=2, zero=2, microbatch=1), SOME),
     "data4-zero3": (WIDE, Plan(data=4, zero=3, microbatch=1), ALL),
+    "elementwise": (gpt(), Plan(microbatch=1, recompute="elementwise"), SOME),
     "data2-zero3-recompute": (gpt(), Plan(data=2, zero=3, microbatch=1, recompute="full"), SOME),
     "pipeline2": (gpt(), Plan(pipeline=2, microbatch=1), SOME),
     "zb-v-tensor2": (llama(layers=4), Plan(tensor=2, pipeline=2, virtual=2, microbatch=1, schedule="zb-v"), ALL),

@@ -13,7 +13,7 @@ import random
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -27,6 +27,7 @@ from heddle.schedule import NAMES
 from heddle.schedule.late import UPDATES, LateSchedule
 from heddle.spec import Data, Job, Plan, Train
 from heddle.spec.huggingface import read_config
+from heddle.spec.layer_memory import Recompute
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
 from tests.helpers.hf_folder import CONFIGS, Weights, random_weights, write_folder
@@ -60,7 +61,7 @@ def drawn(rng: random.Random, kind: str) -> tuple[dict[str, Any], Job]:
             "data": 2 if kind == "local" else rng.choice((1, 2)),
             "microbatch": rng.choice((1, 2)),
             "zero": 0 if kind == "local" else rng.choice((0, 1, 2, 3)),
-            "recompute": rng.choice(("none", "selective", "full")),
+            "recompute": rng.choice(get_args(Recompute)),
             "schedule": schedule if kind != "late" and pipeline > 1 else "1f1b",
             "virtual": 2 if schedule in ("interleaved", "zb-v", "dualpipev") and pipeline > 1 and kind != "late" else 1,
             "update": update if kind == "late" else "synchronous",

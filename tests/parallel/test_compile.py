@@ -124,3 +124,13 @@ def test_compiled_layers_run_in_parallel(world, plan):
     plain, _ = losses(Mesh(), model, Plan(microbatch=4), compiled=False)
     assert found == pytest.approx(plain, rel=1e-5)
     assert 0 < graphs == bounded, (graphs, bounded)
+
+
+@pytest.mark.slow
+def test_what_lies_between_kept_products_is_compiled():
+    """In pieces, which all layers share: what is kept is no part of a graph."""
+    model = llama(layers=3, dropout=0.1)
+    plan = Plan(microbatch=2, recompute="elementwise")
+    (plain, _), (compiled, graphs) = (losses(Mesh(), model, plan, compiled) for compiled in (False, True))
+    assert compiled == pytest.approx(plain, rel=1e-6)
+    assert graphs <= 10

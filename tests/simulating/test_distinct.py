@@ -75,8 +75,8 @@ def test_groups_without_bound_share_prices_as_groups_of_all_replicas():
 
 def test_a_column_that_no_key_knows_is_never_shared():
     plan = {"tensor", "sequence_parallel", "pipeline", "virtual", "data", "zero", "microbatch", "schedule", "full"}
-    plan |= {"shard_ranks"}
-    plan |= {"selective", "per_op", "scatter", "regather", "context", "context_exchange", "context_inner", "expert"}
+    plan |= {"shard_ranks", "elementwise", "selective", "per_op", "scatter", "regather"}
+    plan |= {"context", "context_exchange", "context_inner", "expert"}
     work = plans(10)
     for field in fields(Work):
         if field.name not in plan | {"shapes", "shape_of", "precision"}:

@@ -48,7 +48,7 @@ def test_a_plan_that_says_nothing_of_it_is_written_as_before() -> None:
 
 
 def random_strategy(chance: random.Random, replicas: int) -> LayerMemory:
-    recompute = chance.choice(["none", "selective", "full"])
+    recompute = chance.choice(["none", "selective", "elementwise", "full"])
     kinds = ["input" if recompute == "full" else "activations", "optimizer"]
     zero = chance.randrange(4)
     chosen = [kind for kind in kinds if chance.random() < 0.4]

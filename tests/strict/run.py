@@ -75,7 +75,7 @@ def most_exchanges(job: Job) -> int:
     if plan.expert == 1:
         return 0
     layers = [layer for layer in range(job.model.layers) if job.model.layer(layer).experts]
-    each = [1 + (plan.recompute_of(layer) == "full") for layer in layers]
+    each = [1 + (plan.recompute_of(layer) in ("elementwise", "full")) for layer in layers]
     return plan.microbatches(job.train.global_batch) * sum(each)
 
 

@@ -175,7 +175,7 @@ class _Layers(NamedTuple):
         one = of_a_layer(shape)
         price, kept = stage.layer_cost(cluster, one), memory.layer_activations(one)
         parameters, frozen = memory.layer_parameters(one), adapters.frozen_layer(one)
-        saved = {"none": kept.none, "selective": kept.selective, "full": kept.full}
+        saved = kept.by_word
         columns: list[list[np.ndarray]] = [[] for _ in range(5)]
         for way in ways:
             leaves = saved[way.recompute]

@@ -12,15 +12,20 @@ from heddle.planning.layer_memory.solve import best_strategies, within
 from heddle.planning.layer_memory.stage import in_flight
 from heddle.schedule import build
 from heddle.simulating.simulation import Simulation
-from heddle.spec.layer_memory import LayerMemory
+from heddle.spec.layer_memory import LayerMemory, Recompute
 
 RUNS = 6  # of layers that are listed, at most
+RECOMPUTED: dict[Recompute, str] = {
+    "selective": "recompute the attention core",
+    "elementwise": "recompute all but products and attention",
+    "full": "recompute in full",
+}
 MARKS = "·abcdefghijklmnopqrstuvwxyz"
 
 
 def memory_in_words(memory: LayerMemory, replicas: int, every_level: bool = False) -> str:
     """What a layer does: "recompute in full, input to host"; of the levels of ZeRO those that are about layers."""
-    words = {"none": [], "selective": ["recompute the attention core"], "full": ["recompute in full"]}[memory.recompute]
+    words = [RECOMPUTED[memory.recompute]] if memory.recompute != "none" else []
     words = words + [f"ZeRO-{memory.zero}"] * ((memory.zero >= 2 or every_level) and replicas > 1)
     moved = [" to ".join(word.split(":")) for word in memory.offload]
     return ", ".join([*words, *moved]) or "keep everything"

@@ -38,7 +38,7 @@ def legal(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...], own: bool
     for recompute, zero in product(get_args(Recompute), zeros):
         kept = "input" if recompute == "full" else "activations"
         for activations, optimizer, weights in product((None, *tiers), repeat=3):
-            if own and (recompute == "selective" or activations is not None):
+            if own and (recompute in ("selective", "elementwise") or activations is not None):
                 continue
             if weights is not None and (optimizer is None or plan.puts_off or (plan.replicas > 1 and zero != 3)):
                 continue
@@ -99,7 +99,7 @@ def priced_option(
     `saved`: bytes that a microbatch leaves in it. `frozen`: bytes of weights beside its parameters that nobody updates.
     Of many works at once, too.
     """
-    again = {"none": 0.0, "selective": price.again_selective, "full": price.again_full}[memory.recompute]
+    again = price.again(memory.recompute)
     passes = price.forward, price.backward + again
     moved = copies(cluster, work, memory, saved, parameters, passes, frozen)
     each, once = shard_seconds(cluster, work, parameters, memory, frozen)

@@ -15,8 +15,8 @@ from heddle.schedule import Kind
 from heddle.spec.layer_memory import LayerMemory
 
 # Where a layer stands in its chunk, by what it recomputes and whether it lets go of what it keeps.
-PLACES = {("full", False): 0, ("full", True): 1, ("none", True): 2, ("selective", True): 2}
-PLACES |= {("selective", False): 3, ("none", False): 4}
+PLACES = {("full", False): 0, ("full", True): 1, ("elementwise", False): 2, ("selective", False): 4, ("none", False): 5}
+PLACES |= dict.fromkeys((("none", True), ("selective", True), ("elementwise", True)), 3)
 
 
 class StageChoice(NamedTuple):

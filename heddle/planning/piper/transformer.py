@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from heddle.spec.job import Job
 from heddle.spec.layer_memory import Recompute
 from heddle.spec.model import ModelSpec
 
-WORDS: list[Recompute] = ["none", "selective", "full"]
+WORDS: tuple[Recompute, ...] = get_args(Recompute)
 
 
 def model_workload(job: Job, devices: int | None = None, microbatch: int | None = None) -> Workload:
@@ -112,7 +112,7 @@ def _dominates(one: LayerOptions, other: LayerOptions, strictly: bool) -> bool:
 
 
 def _variants(cluster: Cluster, model: ModelSpec, work: Work) -> list[LayerOptions]:
-    """Options without recomputation, with selective, and with full: what a layer holds for a moment differs."""
+    """Options without recomputation, with selective, and so on up to full: what a layer holds for a moment differs."""
     t, d, layers = int(work.tensor), int(work.data), int(work.layers)
     ends = [(float(f), float(b)) for f, b in (compute.embedding(cluster, work), compute.head(cluster, work))]
     begins, finishes = (float(memory.end_parameters(work, first, not first)) for first in (True, False))
@@ -172,8 +172,8 @@ def _of_a_layer(cluster: Cluster, work: Work, seconds: Callable[[float, float, f
     """Of a layer of one shape."""
     price, kept = stage.layer_cost(cluster, work), memory.layer_activations(work)
     own, forward, backward = float(memory.layer_parameters(work)), float(price.forward), float(price.backward)
-    again = (0.0, float(price.again_selective), float(price.again_full))
-    saved = [float(kept.none), float(kept.selective), float(kept.full)]
+    again = [float(price.again(word)) for word in WORDS]
+    saved = [float(kept.by_word[word]) for word in WORDS]
     scale = 1 + float(memory.slack(cluster, 1.0))
     frozen = float(adapters.held(work, adapters.frozen_layer(work)))
     return _LayerOptions(

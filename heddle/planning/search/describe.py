@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 from heddle.planning.layer_memory.explain import layers_in_words, memory_in_words
 from heddle.schedule.late import SYNCHRONOUS
 from heddle.simulating.simulation import Simulation
-from heddle.spec.layer_memory import LayerMemory
+from heddle.spec.layer_memory import LayerMemory, Recompute
 from heddle.spec.plan import Plan
 from heddle.spec.ranks import split_in_words
 
@@ -77,7 +78,7 @@ def recompute_in_words(plan: Plan) -> str:
     """One word, or of how many layers what."""
     if isinstance(plan.recompute, str):
         return plan.recompute
-    counts = {word: plan.recompute.count(word) for word in ("none", "selective", "full")}
+    counts = {word: plan.recompute.count(word) for word in get_args(Recompute)}
     return " and ".join(f"{word} in {count} layer{'s' * (count > 1)}" for word, count in counts.items() if count)
 
 

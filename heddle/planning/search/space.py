@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd, prod
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from heddle.spec.rules.context import PLAN_EXCHANGES, inner_degrees
 from heddle.spec.rules.even import even_stages
 from heddle.spec.software import CONTEXT_EXCHANGES
 
-RECOMPUTE = ("none", "selective", "full")
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SOME = len(RECOMPUTE)  # in the column: as many of a rank's layers as need to recompute everything, nothing in the rest
 CHOSEN = tuple(name for name in over_cluster(Use.CHOSEN) if name != "schedule")  # schedules make rows of their own
 
@@ -112,11 +112,13 @@ class Space:
         if words is None or isinstance(words, str):
             some = self.columns["recomputed"] * self.columns["pipeline"] / self.layers
             shares = {
-                "full": np.where(self.columns["recompute"] == RECOMPUTE.index("full"), 1.0, some),
-                "selective": (self.columns["recompute"] == RECOMPUTE.index("selective")).astype(float),
+                word: (self.columns["recompute"] == number).astype(float)
+                for number, word in enumerate(RECOMPUTE)
+                if word != "none"
             }
+            shares["full"] = np.maximum(shares["full"], some)
         else:
-            shares = {word: list(words).count(word) / self.layers for word in ("full", "selective")}
+            shares = {word: list(words).count(word) / self.layers for word in RECOMPUTE if word != "none"}
         return {
             **{name: self.columns[name] for name in names},
             "shard_ranks": np.where(self.columns["zero_within"], self.columns["zero_within"], self._replicas),
@@ -262,7 +264,7 @@ def _choices(
     word = fixed.get("recompute")  # one for each layer fills no column: all plans have them
     recompute = [RECOMPUTE.index(word) if word in RECOMPUTE else 0] if word is not None else list(range(len(RECOMPUTE)))
     if word is None and model.own:
-        recompute.remove(RECOMPUTE.index("selective"))
+        recompute = [RECOMPUTE.index(word) for word in ("none", "full")]
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
         recompute.append(SOME)
     return {

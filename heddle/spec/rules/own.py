@@ -7,6 +7,8 @@ from typing import Any
 from heddle.errors import HeddleError, divisors, listing
 from heddle.spec.model import ModelSpec
 
+INSIDE = ("selective", "elementwise")  # words of recompute that tell parts of a layer apart
+
 
 def check_own_job(optimizer: str, tunes: bool, prefers: bool) -> None:
     """Refuse, of a job with a module of the user's own, what goes by the names of Heddle's own layers."""
@@ -33,7 +35,7 @@ def check_own(plan: Any, model: ModelSpec) -> None:
         (plan.sequence, "sequence = true", "sequence = false"),
         (plan.context > 1, f"context = {plan.context}", "context = 1"),
         (plan.expert > 1, f"expert = {plan.expert}", "expert = 1"),
-        ("selective" in words, 'recompute = "selective"', 'recompute = "full" or "none"'),
+        *((word in words, f'recompute = "{word}"', 'recompute = "full" or "none"') for word in INSIDE),
         (plan.update != "synchronous", f'update = "{plan.update}"', 'update = "synchronous"'),
         (plan.check_step != "before", f'check_step = "{plan.check_step}"', 'check_step = "before"'),
         (plan.local_steps > 0, f"local_steps = {plan.local_steps}", "local_steps = 0"),

@@ -104,6 +104,9 @@ def _zero(arguments: MegatronArguments) -> int:
     return int(sharded)
 
 
+BETWEEN = frozenset({"layernorm", "moe_act"})  # of what Megatron recomputes by module, what is no product
+
+
 def _recompute(arguments: MegatronArguments, stages: list[int]) -> str | list[str]:
     count = arguments.number("recompute-num-layers", "activations-checkpoint-num-layers", default=1) or 1
     method = arguments.word("recompute-method", arguments.word("activations-checkpoint-method", ""))
@@ -113,6 +116,9 @@ def _recompute(arguments: MegatronArguments, stages: list[int]) -> str | list[st
             return "selective"
         old = method or arguments.flag("checkpoint-activations")
         granularity = "full" if old else "none"
+    modules = {*arguments.words("recompute-modules")}
+    if granularity == "selective" and modules & BETWEEN and "core_attn" not in modules:
+        return "elementwise"
     if granularity != "full" or method != "block":
         return granularity
     return [word for length in stages for word in ["full"] * min(count, length) + ["none"] * max(0, length - count)]

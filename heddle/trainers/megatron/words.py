@@ -68,7 +68,7 @@ HARMLESS = "|".join(
         *("start-weight-decay", "end-weight-decay", "weight-decay-incr-style", "no-async-.*", "no-scatter-gather.*"),
         *("activations-checkpoint-num-layers", "decoupled-.*", "optimizer", "te-rng-tracker", "cuda-graph-.*"),
         *("no-check-.*", "init-model-with-meta-device", "use-nccl-ub", "fsdp-.*", "use-layer-wise-.*"),
-        *("recompute-modules", "distribute-saved-activations", "nnodes", "use-cpu-initialization"),
+        *("distribute-saved-activations", "nnodes", "use-cpu-initialization"),
     )
 )
 # change the run, and are priced without, with the reason
@@ -127,6 +127,11 @@ class MegatronArguments:
         """The value of one that takes a word."""
         self.asked.add(name)
         return (self.values.get(name) or [usual])[0]
+
+    def words(self, name: str) -> list[str]:
+        """The values of one that takes several words, or one with commas."""
+        self.asked.add(name)
+        return [word for value in self.values.get(name, []) for word in value.strip("[]").replace(",", " ").split()]
 
     def number(self, *names: str, default: int | None = None) -> int | None:
         """The value of the first of these that is there."""

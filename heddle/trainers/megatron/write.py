@@ -58,7 +58,8 @@ def megatron_script(job: PlannedJob) -> ExportedPlan:
 
 def _lines(arguments: Arguments) -> list[str]:
     said = {flag: value for flag, value in arguments.items() if value is not None and value is not False}
-    return [f"--{flag}" if value is True else f"--{flag} {value}" for flag, value in said.items()]
+    worded = {flag: " ".join(value) if isinstance(value, tuple) else value for flag, value in said.items()}
+    return [f"--{flag}" if value is True else f"--{flag} {value}" for flag, value in worded.items()]
 
 
 def model_arguments(words: JobInWords) -> Arguments:
@@ -260,6 +261,11 @@ def _memory(words: JobInWords) -> Arguments:
     found: Arguments = {}
     if said == {"selective"}:
         found["recompute-granularity"] = "selective"
+    elif said == {"elementwise"}:
+        mixture = any(shape.experts for shape in job.model.shapes)
+        modules = ("layernorm", *["moe_act"] * mixture)
+        found = {"recompute-granularity": "selective", "recompute-modules": modules}
+        words.plan.miss("recompute", f"of what lies between products, {' and '.join(modules)} alone is recomputed")
     elif said == {"full"}:
         found = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     elif said != {"none"}:

@@ -153,8 +153,10 @@ def _plan(
     if plan["zero"] > 1 and pipeline > 1 and rule_of(plan["schedule"]).splits:
         plan["zero"] = 1  # of Heddle's schedules these shard no weights
         found.dropped.append(f"data_parallel_shard_degree = {shards}: with this schedule priced as zero = 1")
-    mode = _table(tables, "activation_checkpoint").get("mode", "selective")
-    plan["recompute"] = mode if mode in ("none", "selective", "full") else "selective"
+    again = _table(tables, "activation_checkpoint")
+    mode = again.get("mode", "selective")
+    by_operator = str(again.get("selective_ac_option", "op")) == "op"
+    plan["recompute"] = mode if mode in ("none", "full") else "elementwise" if by_operator else "selective"
     if training.get("enable_cpu_offload"):
         plan["offload"] = ["weights:host", "optimizer:host"]
     return plan

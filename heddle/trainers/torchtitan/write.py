@@ -180,4 +180,12 @@ def _recompute(words: JobInWords) -> dict[str, Any]:
             "layers" if job.plan.layers else "recompute", "all layers are recomputed alike; written as full"
         )
     mode = said[0] if len({*said}) == 1 else "full"
-    return {"mode": mode} | ({"selective_ac_option": "op"} if mode == "selective" else {})
+    if mode not in ("selective", "elementwise"):
+        return {"mode": mode}
+    words.plan.miss(
+        "recompute",
+        "every second product is recomputed, too"
+        if mode == "elementwise"
+        else "what lies between products is recomputed, and not attention",
+    )
+    return {"mode": "selective", "selective_ac_option": "op"}

@@ -88,6 +88,8 @@ def changes(job: PlannedJob) -> Iterator[tuple[str, PlannedJob]]:
         yield "plan.zero = 1", _with(job, zero=1)
     if plan.recompute == "none":
         yield 'plan.recompute = "selective"', _with(job, recompute="selective")
+    if plan.recompute in ("none", "selective"):
+        yield 'plan.recompute = "elementwise"', _with(job, recompute="elementwise")
     smaller = plan.microbatch
     while smaller % 2 == 0:
         smaller //= 2

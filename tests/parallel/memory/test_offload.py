@@ -51,6 +51,7 @@ def losses_without(recompute: str, precision: str) -> list[float]:
         ("none", ("optimizer",)),
         ("none", ("activations",)),
         ("selective", ("activations",)),
+        ("elementwise", ("activations",)),
         ("full", ("input",)),
         ("none", ("weights", "optimizer")),
         ("none", ("activations", "weights", "optimizer")),

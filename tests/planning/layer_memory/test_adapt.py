@@ -53,7 +53,7 @@ def test_who_holds_more_than_predicted_is_brought_back_into_its_budget(tmp_path)
 
 
 def test_who_holds_less_than_predicted_gets_faster(tmp_path):
-    lean = planned(tmp_path, 0.6)
+    lean = planned(tmp_path, 0.5)
     found = adapted(lean, measured(lean, fuller=0.8))
     again = simulate(replace(lean.job, plan=found.plan))
     assert again.step_seconds < lean.step_seconds

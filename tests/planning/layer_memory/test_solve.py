@@ -123,5 +123,5 @@ def test_what_fits_no_other_way_fits():
     )
     found = search(gpt3, PlanRequest(by_layer=True, fixed={"tensor": 8, "pipeline": 8, "microbatch": 1}, top=1))
     assert found.best.fits
-    assert any("optimizer:host" in (run.offload or ()) for run in found.best.plan.layers)
+    assert any("optimizer:host" in found.best.plan.memory_of(layer).offload for layer in range(gpt3.model.layers))
     assert found.to_json()["plans"][0]["plan"]["layers"]

@@ -12,6 +12,7 @@ from heddle.format import signed_seconds
 from heddle.planning.search.describe import beyond_the_split, in_words
 from heddle.planning.search.explain import explain
 from heddle.planning.search.objective import MARGIN
+from heddle.planning.search.space import RECOMPUTE
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from tests.planning.search.test_optimum import random_job
@@ -79,7 +80,8 @@ def by_layer():
 
 
 def split_of(plan):
-    return plan.tensor, plan.pipeline, plan.virtual, plan.data, plan.microbatch, plan.schedule, bool(plan.layers)
+    split = plan.tensor, plan.sequence, plan.pipeline, plan.virtual, plan.data, plan.microbatch
+    return *split, plan.schedule, bool(plan.layers)
 
 
 def test_a_split_whose_layers_choose_is_told_once_and_as_the_table_has_it(by_layer):
@@ -107,14 +109,16 @@ def test_a_choice_of_which_nothing_fits_says_the_least_that_it_needs(by_layer):
     assert told
     for each in told:
         name, value = each.change.removesuffix(" in all layers").split(" = ")
-        has = ("none", "selective", "full").index(value) if name == "recompute" else int(value)
+        has = RECOMPUTE.index(value) if name == "recompute" else int(value)
         rows = found.space.columns[name] == has
         least = re.search(r"at least ([\d.]+) GiB of 79.6", each.why)
         assert each.simulation is None
         assert found.candidates.among(rows).best() is None
-        assert name == "zero" or float(least[1]) == pytest.approx(
-            found.step.memory_at_least[rows].min() / 2**30, abs=0.05
-        )
+        bound = found.step.memory_at_least[rows].min() / 2**30
+        if least is None:  # as far as the bound can tell, something might
+            assert bound <= 79.6
+        else:
+            assert name == "zero" or float(least[1]) == pytest.approx(bound, abs=0.05)
 
 
 def test_it_ends_in_three_sentences(reasons):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from heddle.simulating.simulation import simulate
 from heddle.simulating.stage_memory import memory_verdict
 from heddle.spec import Cluster, Data, Job, ModelSpec, Plan, Train
 from heddle.spec.cluster import Device, Link, Peak
-from heddle.spec.layer_memory import LayerRun
+from heddle.spec.layer_memory import LayerRun, Recompute
 from heddle.spec.shorthand import cluster_from_table
 from heddle.spec.tune import Preference
 from heddle.training.dry_run.dry_run import dry_run
@@ -50,7 +51,7 @@ CHOICES = {
     "tied": (True, False),
     "tensor": (1, 2, 4),
     "sequence": (False, True),
-    "recompute": ("none", "selective", "full"),
+    "recompute": get_args(Recompute),
     "pipeline": ((1, 1), (2, 1), (4, 1), (2, 2)),  # and virtual
     "zero": ((1, 0), (2, 0), (2, 1)),  # after how many replicas
     "microbatch": (1, 4),
