@@ -220,7 +220,8 @@ class Work:
     @cached_property
     def schedules(self) -> tuple[int, ...]:
         """The schedules that occur."""
-        return tuple(np.unique(self.schedule).astype(int).tolist())
+        numbers = np.asarray(self.schedule, dtype=np.int64).ravel()
+        return tuple(np.flatnonzero(np.bincount(numbers)).tolist())
 
     @cached_property
     def gpipe(self) -> Mask:

@@ -25,6 +25,7 @@ from heddle.planning.search.refine import balanced, fewest_that_fit
 from heddle.planning.search.space import SOME, Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts, balancing_saves
+from heddle.simulating.distinct import distinct
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob
@@ -155,6 +156,13 @@ class Candidates:
             if (other := self._best_of(look)) is not None:
                 best = self._better_of(best or other, other)
         return best or self.fastest
+
+    def beating(self, given: Simulation) -> Simulation | None:
+        """The best of all where it beats a plan that is known, whose price rules most of them out."""
+        plain = self.finest()
+        found = given if plain is None else self._better_of(given, plain)
+        found = self.families.best(found) or found
+        return None if found is given else found
 
     def _better_of(self, best: Simulation, *others: Simulation | None) -> Simulation:
         return min((best, *filter(None, others)), key=self.goal.of)
@@ -409,11 +417,9 @@ class Candidates:
     @cached_property
     def choice_ids(self) -> np.ndarray:
         """A number for each choice; where all plans share one choice, one for each plan."""
-        key = np.zeros(len(self.space), dtype=np.int64)
-        for name in CHOICE:
-            _, number = np.unique(self.space.columns[name], return_inverse=True)
-            key = key * (int(number.max(initial=0)) + 1) + number
-        return np.arange(len(key)) if self.one_choice else key
+        if self.one_choice:
+            return np.arange(len(self.space))
+        return distinct([self.space.columns[name] for name in CHOICE])[1]
 
     @cached_property
     def one_choice(self) -> bool:

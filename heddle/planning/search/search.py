@@ -27,7 +27,7 @@ from heddle.planning.search.candidates import Candidates, Choice
 from heddle.planning.search.describe import in_words
 from heddle.planning.search.late import without_update
 from heddle.planning.search.nothing_fits import nothing_fits
-from heddle.planning.search.objective import SearchGoal
+from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.ordered import without_order
 from heddle.planning.search.pricing import priced
 from heddle.planning.search.space import ALL, Space, check_fixed, read_fixed
@@ -191,6 +191,21 @@ class Search:
     @cached_property
     def other_schedule(self) -> Simulation | None:
         """The split of the best plan with whichever other schedule is the fastest; None: it is fixed, or none fits."""
+        others = self._other_schedules
+        return None if others is None else others.hopeful()
+
+    @cached_property
+    def faster_schedule(self) -> Simulation | None:
+        """The same, but only where it is faster than the best by more than the margin: bounds rule most out."""
+        if (others := self._other_schedules) is None:
+            return None
+        worth = self.goal.less(self.goal.of(self.best), MARGIN)
+        found = others.among(others.step.at_least < (1 - MARGIN) * self.best.step_seconds).beating(self.best)
+        return found if found is not None and self.goal.of(found) < worth else None
+
+    @cached_property
+    def _other_schedules(self) -> Candidates | None:
+        """The split of the best plan with all schedules but the usual ones."""
         best = self.best.plan
         if best.pipeline == 1 or "schedule" in self.goal.fixed:
             return None
@@ -198,7 +213,7 @@ class Search:
         space, step = priced(self.job, self.cluster, [best.world], {**self.goal.fixed, **split, "schedule": ALL})
         every = Candidates(self.job, space, step, self.goal, self.candidates.by_layer)
         usual = [NAMES.index(name) for name in BY_DEFAULT]
-        return every.among(~np.isin(space.columns["schedule"], usual)).hopeful()
+        return every.among(~np.isin(space.columns["schedule"], usual))
 
     @property
     def tokens(self) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 from math import gcd, prod
 from typing import Any
 
@@ -140,14 +140,10 @@ def legal_space(
     """
     every = _degrees(model, sequence, batch, counts, fixed)
     rows = [_choices(model, sequence, batch, degrees, fixed, node) for degrees in every]
-    grids = [np.meshgrid(*(row[name] for name in CHOSEN), indexing="ij") for row in rows if all(row.values())]
-    blocks = [np.stack([axis.ravel() for axis in grid]) for grid in grids]
-    joined = np.concatenate(blocks, axis=1) if blocks else np.zeros((len(CHOSEN), 0), dtype=np.int64)
-    columns = dict(zip(CHOSEN, joined, strict=True))
+    columns = dict(zip(CHOSEN, _joined([row for row in rows if all(row.values())]), strict=True))
     least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
     useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1))
-    columns = {name: column[useful] for name, column in columns.items()}
-    columns = _with_schedules(columns, batch, fixed)
+    columns = _with_schedules(columns, useful, batch, fixed)
     if model.own:  # nobody can put off the products of somebody else's layers
         whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
         columns = {name: column[whole] for name, column in columns.items()}
@@ -155,19 +151,34 @@ def legal_space(
     return Space(model.layers, columns, fixed)
 
 
-def _with_schedules(columns: dict[str, np.ndarray], batch: int, fixed: Fixed) -> dict[str, np.ndarray]:
-    """Every plan with each of the schedules that can run it; a pipeline of one stage with the first."""
+def _joined(rows: Sequence[dict[str, list[int]]]) -> np.ndarray:
+    """All combinations of what each column may be, row after row: each number is written once, where it stays."""
+    shapes = [tuple(len(row[name]) for name in CHOSEN) for row in rows]
+    ends = np.cumsum([0, *(prod(shape) for shape in shapes)])
+    joined = np.empty((len(CHOSEN), ends[-1]), dtype=np.int32)
+    for row, shape, (start, end) in zip(rows, shapes, pairwise(ends), strict=True):
+        for place, name in enumerate(CHOSEN):
+            along = [1] * len(shape)
+            along[place] = -1
+            joined[place, start:end].reshape(shape)[...] = np.array(row[name]).reshape(along)
+    return joined
+
+
+def _with_schedules(
+    columns: dict[str, np.ndarray], useful: np.ndarray, batch: int, fixed: Fixed
+) -> dict[str, np.ndarray]:
+    """Every useful plan with each of the schedules that can run it; a pipeline of one stage with the first."""
     names = schedules_of(fixed)
     pipeline, virtual = columns["pipeline"], columns["virtual"]
     microbatches = batch // np.maximum(columns["data"] * columns["microbatch"], 1)
     rows, schedules = [], []
     for name in names:
         rule = RULES[name]
-        legal = (virtual >= rule.usual_virtual) & (virtual <= (rule.most_virtual or np.inf))
+        legal = useful & (virtual >= rule.usual_virtual) & (virtual <= (rule.most_virtual or np.inf))
         legal &= np.where(pipeline > 1, microbatches >= rule.microbatches_per_rank * pipeline, name == names[0])
         legal &= (pipeline == 1) | np.isin(columns["zero"], zero_levels((2, 2), name, fixed))
         rows.append(np.flatnonzero(legal))
-        schedules.append(np.full(len(rows[-1]), NAMES.index(name)))
+        schedules.append(np.full(len(rows[-1]), NAMES.index(name), dtype=np.int32))
     taken, schedule = np.concatenate(rows), np.concatenate(schedules)
     order = np.argsort(taken, kind="stable")
     return {name: column[taken[order]] for name, column in columns.items()} | {"schedule": schedule[order]}
