@@ -66,7 +66,7 @@ def closed_form(work: Work, cluster: Cluster) -> StepCosts:
 
 
 def _in_chunks(work: Work, cluster: Cluster, columns: Callable[..., Sequence[Column]]) -> Sequence[Column]:
-    """`columns(some, cluster, prices, orders, split, smallest)` of all plans, of which so many at once stay in cache."""
+    """`columns(some, cluster, prices, orders, split, smallest)` of all plans, of as many at once as stay in cache."""
     known, work = _Known.of(work, cluster), work.as_floats()
     if len(work) <= CHUNK:
         return columns(work, cluster, *known.plans(slice(None), work))
@@ -89,7 +89,7 @@ def balancing_saves(work: Work, cluster: Cluster) -> Column:
 
 
 def _saved_by_balancing(
-    work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: Split, _: Work
+    work: Work, _: Cluster, prices: Prices, orders: Orders, split: Split, __: Work
 ) -> tuple[Column]:
     ranks, p, head, embedding = orders.ranks, work.pipeline, prices.head, prices.embedding
     one = prices.layer.mean.forward + prices.layer.mean.backward + stage.recompute_seconds(work, prices.layer.mean)
@@ -256,7 +256,7 @@ class _Known(NamedTuple):
     @classmethod
     def of(cls, work: Work, cluster: Cluster) -> _Known:
         t, c, p, d, b = work.tensor, work.context, work.pipeline, work.data, work.microbatch
-        x = work.expert
+        x, whole = work.expert, work.whole_experts
         # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
         several = d * b if np.any(work.fp8) else np.less(d * b, work.batch).astype(np.int64)
         split = np.greater(p, 1).astype(np.int64)
@@ -265,13 +265,13 @@ class _Known(NamedTuple):
             once(
                 work,
                 (
-                    *(t, c, work.context_exchange, work.context_inner, x, b, work.sequence_parallel),
+                    *(t, c, work.context_exchange, work.context_inner, x, whole, b, work.sequence_parallel),
                     *(several, split, work.world, work.scatter),
                 ),
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
-            once(work, (t, c, p, d, x, work.zero, work.sharing), lambda some: split_of(some, cluster)),
+            once(work, (t, c, p, d, x, whole, work.zero, work.sharing), lambda some: split_of(some, cluster)),
         )
 
     def plans(self, chunk: slice, work: Work) -> tuple[Prices, Orders, Split, Work]:

@@ -19,7 +19,17 @@ T = TypeVar("T")
 
 # What may differ between plans of one model and one batch.
 _OF_A_PLAN = {*AXES, "sequence_parallel", "virtual", "zero", "shard_ranks", "microbatch", "schedule"}
-_OF_A_PLAN |= {"expert", "context_exchange", "context_inner", "full", "selective", "per_op", "scatter", "regather"}
+_OF_A_PLAN |= {
+    "expert",
+    "whole_experts",
+    "context_exchange",
+    "context_inner",
+    "full",
+    "selective",
+    "per_op",
+    "scatter",
+    "regather",
+}
 
 
 class Once(Generic[T]):

@@ -47,7 +47,8 @@ def alike(space: Space, rows: np.ndarray) -> list[np.ndarray]:
     schedule = space.columns["schedule"][rows]
     usual = np.isin(schedule, [NAMES.index(name) for name in BY_DEFAULT])
     columns = [
-        space.columns[name][rows] for name in (*DEGREES, "context_exchange", "context_inner", "microbatch", "sequence")
+        space.columns[name][rows]
+        for name in (*DEGREES, "expert_tensor", "context_exchange", "context_inner", "microbatch", "sequence")
     ]
     return [*columns, np.where(usual, 0, 1 + schedule)]
 

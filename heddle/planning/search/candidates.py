@@ -32,7 +32,7 @@ from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan
 
 CHOICE = (*DEGREES, "microbatch")  # what people argue about
-VARIANT = ("context_exchange", "sequence", "virtual", "zero", "zero_within", "recompute")
+VARIANT = ("expert_tensor", "context_exchange", "sequence", "virtual", "zero", "zero_within", "recompute")
 BALANCED = 24  # plans whose layers are moved between stages: those that are hoped to be the best then
 EACH = 8  # of them that may be of one choice
 LOOKS = 3  # plans of a choice that are replayed at most to find some that fit: the most hopeful

@@ -36,7 +36,8 @@ from heddle.spec.rules.context import PLAN_EXCHANGES
 from heddle.spec.software import CONTEXT_EXCHANGES
 
 QUICK, TRIED = 4000, 3  # plans that are priced for another machine, and of these how many are replayed
-OTHERS = ("context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute", "schedule")
+OTHERS = ("expert_tensor", "context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute")
+OTHERS += ("schedule",)
 LINES = 12  # on layers
 WORTH = 0.0005  # of the tokens per second: what gains less helps nothing
 
@@ -169,6 +170,8 @@ def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, An
                 yield name, other
     if best.tensor > 1:
         yield "sequence", not best.sequence
+        if experts:
+            yield "expert_tensor", int(not best.whole_experts)
     for zero in best.zero_levels:
         level = zero != best.zero or bool(best.layers)
         if level and best.replicas > 1 and (zero <= 1 or best.pipeline == 1):

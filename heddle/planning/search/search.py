@@ -282,6 +282,8 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
     cluster = within(measured_machine(job.cluster), request.memory_gib)
     job = replace(job, cluster=cluster, plan=None)
     fixed = read_fixed(without_order(without_update(request.fixed)))
+    if job.train.optimizer == "muon" and any(job.model.expert_counts):  # which puts together what tensor ranks split
+        fixed.setdefault("expert_tensor", 0)
     goal = SearchGoal(request.objective, fixed, request.days, request.tokens)
     counts = device_counts(cluster, goal, request.devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, goal.fixed)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
-from math import gcd, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from heddle.cost.plan_columns import exchange_columns
 from heddle.errors import HeddleError, divisors, listing, nearest, nearest_number
 from heddle.planning.fields import FIELDS, Use, default, over_cluster
+from heddle.planning.search.expert_space import expert_degrees, expert_widths, experts_come_out, whole_experts
 from heddle.planning.search.given import ALL as ALL
 from heddle.planning.search.given import GIVEN, schedules_of, zero_levels
 from heddle.planning.search.given import Fixed as Fixed
@@ -87,6 +88,7 @@ class Space:
         if plan.extra_warmup is not None or plan.schedule not in NAMES or not all(given):
             return None
         wanted: dict[str, Any] = {name: getattr(plan, name) for name in CHOSEN if name != "recompute"}
+        whole = self._whole_experts == (wanted.pop("expert_tensor") == 1 < plan.tensor)
         wanted["context_exchange"] = CONTEXT_EXCHANGES.index(plan.context_exchange if plan.context > 1 else "ring")
         if plan.context_exchange != "2d":
             del wanted["context_inner"]
@@ -94,8 +96,13 @@ class Space:
         wanted["schedule"] = NAMES.index(one_chunk or plan.schedule)
         if "recompute" not in self.fixed:
             wanted["recompute"] = recompute_number(plan)
-        found = np.flatnonzero(np.logical_and.reduce([self.columns[name] == value for name, value in wanted.items()]))
+        same = [self.columns[name] == value for name, value in wanted.items()]
+        found = np.flatnonzero(np.logical_and.reduce([whole, *same]))
         return int(found[0]) if len(found) else None
+
+    @property
+    def _whole_experts(self) -> np.ndarray:
+        return np.asarray(whole_experts(self.columns))
 
     @property
     def _replicas(self) -> np.ndarray:
@@ -121,6 +128,7 @@ class Space:
             **{name: self.columns[name] for name in names},
             "shard_ranks": np.where(self.columns["zero_within"], self.columns["zero_within"], self._replicas),
             "groups_once": 1,
+            "whole_experts": self._whole_experts.astype(np.int32),
             "sequence_parallel": self.columns["sequence"],
             "tensor_chunks": self._given("tensor_chunks"),
             "schedule": self.columns["schedule"],
@@ -142,7 +150,9 @@ def legal_space(
     rows = [_choices(model, sequence, batch, degrees, fixed, node) for degrees in every]
     columns = dict(zip(CHOSEN, _joined([row for row in rows if all(row.values())]), strict=True))
     least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
-    useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1))
+    whole = whole_experts(columns)
+    useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1) & ~whole)
+    useful &= experts_come_out(columns, sequence)
     columns = _with_schedules(columns, useful, batch, fixed)
     if model.own:  # nobody can put off the products of somebody else's layers
         whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
@@ -276,9 +286,13 @@ def _choices(
         recompute.remove(RECOMPUTE.index("selective"))
     if word is None and model.layers >= 2 * pipeline:  # a rank with one layer has no part of its layers
         recompute.append(SOME)
+    tokens = [microbatch * sequence // context for microbatch in microbatches]
+    widths = expert_widths(model, tensor, tokens, fixed) if together else _given(fixed, "expert_tensor", [0])
+    shared = expert_degrees(model, replicas, tensor, widths) if together else [1]
     return {
         **{axis: [degree] for axis, degree in degrees.items()},
-        "expert": _given(fixed, "expert", expert_degrees(model, replicas) if together else [1]),
+        "expert": _given(fixed, "expert", shared),
+        "expert_tensor": widths,
         "context_exchange": exchanges,
         "context_inner": [inner],  # if there are groups: other exchanges have none
         "virtual": _given(fixed, "virtual", virtuals),
@@ -296,12 +310,6 @@ def _withins(replicas: int, near: int, fixed: Fixed) -> list[int]:
         given = fixed["zero_within"]
         return [given] if given == 0 or (replicas % given == 0 and given > 1) else []
     return [0, near] if 1 < near < replicas and replicas % near == 0 else [0]
-
-
-def expert_degrees(model: ModelSpec, replicas: int) -> list[int]:
-    """Over how many of so many replicas a model's experts can be split."""
-    counts = model.expert_counts - {0}
-    return divisors(gcd(replicas, *counts)) if counts else [1]
 
 
 def _given(fixed: Fixed, name: str, legal: list[int]) -> list[int]:
@@ -438,6 +446,8 @@ def read_fixed(table: Mapping[str, Any]) -> dict[str, Any]:
             beside = {"zero": 1, "data": value} if value > 0 else {}
         if name == "expert" and isinstance(value, int):
             beside = {"data": max(1, value)}
+        if name == "expert_tensor" and isinstance(value, int):
+            beside = {"tensor": max(1, value)}
         if name == "context_exchange" and value == "2d":
             beside = {"context": 4, "context_inner": 2}
         if name == "context_inner" and isinstance(value, int):
