@@ -115,9 +115,8 @@ class _Solver:
         prices = [priced_layer(cluster, one) for _, one in work.each_shape]
         self.busy = [schedule.microbatches * (price.forward + price.backward) for price in prices]  # seconds of a layer
         self.chunks = ChunksOf(self.plan, work)
-        self.fronts: dict[object, Ways | None] = {}
-        self.hulls: dict[tuple[int, int, float, float], Steps] = {}
-        self.relaxed: dict[object, tuple[np.ndarray, np.ndarray]] = {}
+        tables = _tables_of(tuple(map(tuple, priced)))
+        self.fronts, self.hulls, self.relaxed = tables.fronts, tables.hulls, tables.relaxed
         self.known: dict[Stage, tuple[float, Choice] | None] = {}
 
     def solve(self) -> Simulation | None:
@@ -348,6 +347,19 @@ class _Solver:
         left = {shape: [memory for memory, s, n in order for _ in range(n) if s == shape] for _, shape, _ in own}
         shape_of = self.job.model.shape_of
         return [left[shape_of[layer]].pop(0) for layer in self.plan.layers_of(chunk, len(shape_of))]
+
+
+class _Tables(NamedTuple):
+    """What stages can do with the options of their layers, whatever room they have and whatever the ends do."""
+
+    fronts: dict[object, Ways | None]
+    hulls: dict[tuple[int, int, float, float], Steps]
+    relaxed: dict[object, tuple[np.ndarray, np.ndarray]]
+
+
+@lru_cache(maxsize=32)
+def _tables_of(priced: tuple[tuple[Option, ...], ...]) -> _Tables:  # noqa: ARG001 - they are kept for these options
+    return _Tables({}, {}, {})
 
 
 def _shapes_by_chunk(job: PlannedJob) -> list[tuple[tuple[int, int], ...]]:
