@@ -44,8 +44,8 @@ OVERLAPS = {  # what is meant by words about overlap
 }
 # cuDNN 9.0 (February 2024, "up to 2x on H100") reached containers in the spring, FlashAttention-3 came in July 2024
 HOPPER_ATTENTION = 2024 + 4 / 12
-YES_OR_NO = ("fused_accumulation", "sliced_messages", "fused_kernels", "sums_once")
-YES_OR_NO += ("expert_by_node", "expert_fp8", "dispatch_fp8")
+YES_OR_NO = {"fused_accumulation", "sliced_messages", "fused_kernels", "sums_once"}  # facts that are one or the other
+YES_OR_NO |= {"expert_by_node", "expert_fp8", "dispatch_fp8"}
 YES, NO = ("1", "1.0", "true", "yes", "on", "y"), ("0", "0.0", "false", "no", "off", "n")
 
 

@@ -71,9 +71,9 @@ def all_to_all(
     """Seconds until every rank has given each its part of `count` bytes.
 
     What stays inside a node goes over its links, what leaves it over the rank's own network card, both at once.
-    `crossing`: of what is for other nodes, the share that goes there, where equal parts for one node go once and its own
-    links spread them; 0: all goes by itself. Such kernels are as fast as rings: on H800, 153 to 158 of NVLink's 200 GB/s
-    and 43 to 51 of InfiniBand's 50 (deepseek-ai/DeepEP, README).
+    `crossing`: of what is for other nodes, the share that goes there, where equal parts for one node go once and its
+    own links spread them; 0: all goes by itself. Such kernels are as fast as rings: on H800, 153 to 158 of NVLink's
+    200 GB/s and 43 to 51 of InfiniBand's 50 (deepseek-ai/DeepEP, README).
     """
     by_node = np.greater(crossing, 0) if crossing is not None else False
     share = 1.0 if cluster.device.host else np.where(by_node, 1.0, ALL_TO_ALL)
