@@ -93,7 +93,7 @@ def test_software_may_send_less_and_hide_most_of_it():
     assert float(experts_cost.beside_another(H100, hides, plain, 1e9)) == pytest.approx(1 - gained)
     assert float(experts_cost.beside_another(H100, hides, plain, plain / 2)) == pytest.approx(1 - gained / 2)
     assert float(experts_cost.beside_another(H100, replace(hides, microbatch=2), plain, 1e9)) == 1.0  # nobody is beside
-    wide = replace(work_of(job(Plan(data=32), hidden=4096, expert_ffn=4096, experts=4), H100), fp8=1, casts_per_step=1)
+    wide = replace(work_of(job(Plan(data=4), hidden=4096, expert_ffn=4096, experts=4), H100), fp8=1, casts_per_step=1)
     assert compute.layer(H100, replace(wide, expert_fp8=1)).forward < compute.layer(H100, wide).forward
 
 
