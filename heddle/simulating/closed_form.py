@@ -65,7 +65,7 @@ def closed_form(work: Work, cluster: Cluster) -> StepCosts:
     return StepCosts.of(_in_chunks(work, cluster, lambda *some: _price(*some).columns), cluster)
 
 
-def _in_chunks(work: Work, cluster: Cluster, columns: Callable[..., Sequence[Column]]) -> Sequence[Column]:
+def _in_chunks(work: Work, cluster: Cluster, columns: Callable[..., Sequence[Any]]) -> Sequence[Column]:
     """`columns(some, cluster, prices, orders, split, smallest)` of all plans, of as many at once as stay in cache."""
     known, work = _Known.of(work, cluster), work.as_floats()
     if len(work) <= CHUNK:

@@ -20,9 +20,10 @@ from heddle.format import GIB
 from heddle.planning.layer_memory.estimates import alike, extra_seconds, leanest_bytes
 from heddle.planning.layer_memory.smallest import lean_plans
 from heddle.planning.layer_memory.solve import best_strategies, within
+from heddle.planning.search.legal import RECOMPUTE
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.refine import balanced_ranks, moved_layer
-from heddle.planning.search.space import RECOMPUTE, Space
+from heddle.planning.search.space import Space
 from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.simulation import Simulation, simulate, simulate_if_fits

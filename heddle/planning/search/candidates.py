@@ -19,10 +19,11 @@ import numpy as np
 
 from heddle.cost.work import work_of
 from heddle.planning.layer_memory.families import BY_LAYER, Families
+from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import SearchGoal
 from heddle.planning.search.ranking import parts, ranked
 from heddle.planning.search.refine import balanced, fewest_that_fit
-from heddle.planning.search.space import SOME, Space
+from heddle.planning.search.space import Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts, balancing_saves
 from heddle.simulating.distinct import distinct

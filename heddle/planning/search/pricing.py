@@ -9,7 +9,9 @@ import numpy as np
 from heddle.cost import memory
 from heddle.cost.work import Work, work_of
 from heddle.format import GIB
-from heddle.planning.search.space import RECOMPUTE, SOME, Fixed, Space, legal_space
+from heddle.planning.search.given import Fixed
+from heddle.planning.search.legal import RECOMPUTE, SOME
+from heddle.planning.search.space import Space, legal_space
 from heddle.simulating.closed_form import StepCosts, closed_form, recomputing_least
 from heddle.simulating.distinct import once
 from heddle.spec.cluster import Cluster
@@ -69,13 +71,10 @@ def _of_those_that_may_fit(job: Job, cluster: Cluster, space: Space, held: np.nd
     rows = np.flatnonzero(~large)
     step = closed_form(work_of(job, cluster, space.take(rows).work_columns()), cluster)
     columns = np.zeros((len(step.columns), len(space)))
-    for column, values in zip(columns, step.columns, strict=True):
-        column[rows] = values
+    columns[:, rows] = step.columns
     priced = StepCosts.of(columns, cluster)
-    for column in (priced.seconds, priced.at_least):
-        column[large] = np.inf
-    for column in (priced.memory, priced.memory_at_least):
-        column[large] = held[large]
+    priced.seconds[large] = priced.at_least[large] = np.inf
+    priced.memory[large] = priced.memory_at_least[large] = held[large]
     priced.fits[large] = False
     return priced
 

@@ -25,12 +25,14 @@ from heddle.planning.layer_memory.solve import within as with_memory
 from heddle.planning.request import PlanRequest
 from heddle.planning.search.candidates import Candidates, Choice
 from heddle.planning.search.describe import in_words
+from heddle.planning.search.fixed import check_fixed, read_fixed
+from heddle.planning.search.given import ALL
 from heddle.planning.search.late import without_update
 from heddle.planning.search.nothing_fits import nothing_fits
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.ordered import without_order
 from heddle.planning.search.pricing import priced
-from heddle.planning.search.space import ALL, Space, check_fixed, read_fixed
+from heddle.planning.search.space import Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate_if_fits

@@ -7,9 +7,10 @@ import pytest
 
 import heddle
 from heddle.errors import HeddleError
+from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import MARGIN
 from heddle.planning.search.pricing import priced
-from heddle.planning.search.space import SOME, legal_space
+from heddle.planning.search.space import legal_space
 from heddle.simulating.simulation import simulate, simulate_if_fits
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Train
 

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError, divisors
-from heddle.planning.search.space import RECOMPUTE, _degrees, _most_below, check_fixed, legal_space, read_fixed
+from heddle.planning.search.fixed import _most_below, check_fixed, read_fixed
+from heddle.planning.search.legal import RECOMPUTE, degrees_of
+from heddle.planning.search.space import legal_space
 from heddle.schedule import NAMES
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.spec import ModelSpec, Plan
@@ -183,7 +185,7 @@ def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
 def test_the_most_devices_below_a_limit_are_found_without_trying_every_count():
     model = ModelSpec(layers=5, hidden=48, heads=12, vocab=50, sequence=16)
     for batch in (1, 4, 9, 30):
-        legal = [count for count in range(1, 200) if next(_degrees(model, 16, batch, [count], {}), None)]
+        legal = [count for count in range(1, 200) if next(degrees_of(model, 16, batch, [count], {}), None)]
         for limit in (2, 7, 23, 60, 199):
             assert _most_below(model, 16, batch, limit) == max(count for count in legal if count < limit)
     with pytest.raises(HeddleError) as error:  # by trying every count this takes minutes
