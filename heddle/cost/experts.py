@@ -68,8 +68,8 @@ def nodes_of_a_token(cluster: Cluster, work: Work, stride: Column) -> Column:
     nodes = np.maximum(np.ceil(work.expert * stride / cluster.devices), 1)
     groups = np.maximum(work.router_groups, 1)
     limited = np.ceil(nodes * np.where(work.router_groups, work.router_top_groups / groups, 1.0))
-    missed = np.power(1 - 1 / limited, work.top_k)
-    return limited * (1 - missed)
+    reached: Column = limited * (1 - np.power(1 - 1 / limited, work.top_k))
+    return reached
 
 
 def beside_another(cluster: Cluster, work: Work, exchange: Column, compute: Column) -> Column:
