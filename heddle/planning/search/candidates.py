@@ -26,7 +26,7 @@ from heddle.planning.search.refine import balanced, fewest_that_fit
 from heddle.planning.search.space import Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts, balancing_saves
-from heddle.simulating.distinct import distinct
+from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob
@@ -327,7 +327,7 @@ class Candidates:
 
     def _looks(self) -> Iterator[SplitLook]:
         """What to look at, in the order of what is hoped for; families are estimated as they come up."""
-        order = [SplitLook(self._hope(rows[0]), choice, False) for choice, rows in self._rows_of.items()]
+        order = [SplitLook(self._hope(int(rows[0])), choice, False) for choice, rows in self._rows_of.items()]
         order += [SplitLook(each.likely, self._family(each.row), True) for each in self.families.known]
         heapify(order)
         seen = set[tuple[int, bool]]()
@@ -343,20 +343,17 @@ class Candidates:
                 yield look
 
     @cached_property
-    def _rows_of(self) -> dict[int, list[int]]:
+    def _rows_of(self) -> dict[int, np.ndarray]:
         """The plans of each choice, the most hopeful first."""
-        groups: dict[int, list[int]] = {}
-        for row in self._sorted(self.rows, (self._unlikely, *self.hopes)):
-            groups.setdefault(int(self.choice_ids[row]), []).append(row)
-        return groups
+        return self._by_choice(self._in_order(self.rows, (self._unlikely, *self.hopes)))
 
     @cached_property
-    def _families_of(self) -> dict[int, list[int]]:
+    def _families_of(self) -> dict[int, np.ndarray]:
         """The families of each choice."""
-        groups: dict[int, list[int]] = {}
-        for row in self.families.rows.tolist():
-            groups.setdefault(self._family(row), []).append(row)
-        return groups
+        return {-1: self.families.rows} if self.one_choice else self._by_choice(self.families.rows)
+
+    def _by_choice(self, rows: np.ndarray) -> dict[int, np.ndarray]:
+        return {choice: rows[own] for choice, own in enumerate(by_group(self.choice_ids[rows])) if len(own)}
 
     def _family(self, row: int) -> int:
         return -1 if self.one_choice else int(self.choice_ids[row])
@@ -372,7 +369,7 @@ class Candidates:
         """Of the most hopeful that fits, and of the next where the first disappoints."""
         best: Simulation | None = None
         tried = 0
-        for row in self._rows_of[choice][:LOOKS]:
+        for row in self._rows_of[choice][:LOOKS].tolist():
             hoped = self._hope(row)
             if tried == TRIES or (best is not None and self.goal.of(best)[0] * (1 - NEAR) <= hoped[0]):
                 break
@@ -384,7 +381,7 @@ class Candidates:
     def _best_family(self, choice: int) -> Simulation | None:
         # a choice is as good as the better of both kinds of plans
         alike = self._best_of(SplitLook((), choice, False)) if choice in self._rows_of else None
-        return self.families.best_of(self._families_of[choice], alike)
+        return self.families.best_of(self._families_of[choice].tolist(), alike)
 
     def _alike_the_best(self, fastest: Simulation) -> list[Simulation]:
         """All choices that no model tells from the best, each with the variant that is preferred, in that order."""
@@ -449,9 +446,13 @@ class Candidates:
             if len(group):
                 yield group.tolist()
 
+    @classmethod
+    def _sorted(cls, rows: np.ndarray, by: tuple[Any, ...]) -> list[int]:
+        return list(map(int, cls._in_order(rows, by)))
+
     @staticmethod
-    def _sorted(rows: np.ndarray, by: tuple[Any, ...]) -> list[int]:
-        return list(map(int, rows[np.lexsort([key[rows] for key in reversed(by)])]))
+    def _in_order(rows: np.ndarray, by: tuple[Any, ...]) -> np.ndarray:
+        return np.asarray(rows[np.lexsort([key[rows] for key in reversed(by)])])
 
     def _bound(self, row: int) -> tuple[Any, ...]:
         return tuple(key[row] for key in self.bounds)
