@@ -19,6 +19,7 @@ from heddle.spec.software import CONTEXT_EXCHANGES, FACTS, PROFILES, ContextExch
 CORE = "megatron-core 0.8+"
 WORDS = (  # of a framework, with the profile that each stands for; the first that is found counts
     ("kempnerforge", "kempnerforge"),
+    ("dualpipe|hai-llm", "deepseek-v3"),
     ("torchtitan|fsdp2", "torch FSDP2"),
     (r"\bmeta\b|llama.?3", "llama 3"),
     ("nanotron|picotron", "nanotron"),
@@ -43,6 +44,8 @@ OVERLAPS = {  # what is meant by words about overlap
 }
 # cuDNN 9.0 (February 2024, "up to 2x on H100") reached containers in the spring, FlashAttention-3 came in July 2024
 HOPPER_ATTENTION = 2024 + 4 / 12
+YES_OR_NO = {"fused_accumulation", "sliced_messages", "fused_kernels", "sums_once"}  # facts that are one or the other
+YES_OR_NO |= {"expert_by_node", "expert_fp8", "dispatch_fp8"}
 YES, NO = ("1", "1.0", "true", "yes", "on", "y"), ("0", "0.0", "false", "no", "off", "n")
 
 
@@ -100,7 +103,7 @@ def _fact(text: Mapping[str, str], fact: str, value: str) -> Any:
         if value not in ("step", "microbatch"):
             raise CannotModelError(f"fp8_casts = {value!r} is neither 'step' nor 'microbatch'")
         return value
-    if fact in ("fused_accumulation", "sliced_messages", "fused_kernels", "sums_once"):
+    if fact in YES_OR_NO:
         if value not in YES + NO:
             raise CannotModelError(f"{fact} = {value!r} is neither yes nor no")
         return value in YES

@@ -166,9 +166,21 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
     used, rows = experts.rows_of_an_expert(work)
     width = np.maximum(work.routed / work.top_k * work.expert_copies / work.tensor, 1)
 
-    def beside(dense: LinearCost, inputs: Column, outputs: Column) -> LinearCost:
+    eight = work.fp8 * work.expert_fp8
+
+    def products(inputs: Column, outputs: Column, arrive: Column) -> list[Column]:
         shapes = ((rows, inputs, outputs), (rows, outputs, inputs), (inputs, rows, outputs))
-        forward, to_input, weight = (matmul(cluster, work.precision, *shape, used) for shape in shapes)
+        plain = [matmul(cluster, work.precision, *shape, used) for shape in shapes]
+        if not np.any(eight):
+            return plain
+        byte = used * (work.cast_reads * work.element + 2) / memory_speed(cluster)
+        weights = inputs * outputs / np.where(work.casts_per_step, work.microbatches, 1)
+        casts = (rows * inputs * (1 - arrive) + weights) * byte, rows * outputs * byte, 0.0
+        short = (matmul(cluster, "fp8", *shape, used) + cast for shape, cast in zip(shapes, casts, strict=True))
+        return [np.where(eight, *both) for both in zip(short, plain, strict=True)]
+
+    def beside(dense: LinearCost, inputs: Column, outputs: Column, arrive: Column) -> LinearCost:
+        forward, to_input, weight = products(inputs, outputs, arrive)
         if not cluster.device.host:
             forward, to_input = (seconds * experts.grouped(rows, *experts.GROUPED) for seconds in (forward, to_input))
             weight = weight * experts.grouped(rows, *experts.GROUPED_WEIGHT)
@@ -180,7 +192,8 @@ def with_experts(cluster: Cluster, work: Work, up: LinearCost, down: LinearCost)
             alone.weight,
         )
 
-    return beside(up, work.hidden, width), beside(down, width, work.hidden)
+    # what came in 8 bits needs no cast
+    return beside(up, work.hidden, width, work.dispatch_fp8), beside(down, width, work.hidden, 0.0)
 
 
 class Routing(NamedTuple):

@@ -22,6 +22,7 @@ PERMUTED = 0.76
 PASSES = 7  # kernels that only move bytes: scores and choice, two permutations each way, and the sums
 ALIGNED = 16  # rows: a part of a tile of the grouped products
 NUMBER = 8  # bytes of an expert's or a row's number
+SCALED = 1 + 4 / 128  # bytes of a number in 8 bits, with a scale for each 128 (DeepSeek-V3, arXiv 2412.19437 §3.3.2)
 
 
 def rows_of_an_expert(work: Work) -> tuple[Column, Column]:
@@ -41,12 +42,44 @@ def exchange(cluster: Cluster, work: Work) -> tuple[Column, Column]:
 
     The fullest rank is waited for. Before, all tell each other how many rows will come.
     """
-    rows = work.routed_tokens * work.top_k * work.imbalance * work.hidden * work.element
+    rows = work.routed_tokens * work.top_k * work.imbalance * work.hidden
     stride = work.tensor / work.expert_copies
-    there_and_back = 2 * network.all_to_all(cluster, rows, work.expert, stride)
+    crossing = None
+    if np.any(work.expert_by_node):
+        crossing = np.where(work.expert_by_node, nodes_of_a_token(cluster, work, stride) / work.top_k, 0.0)
+
+    def journey(element: Column) -> Column:
+        return network.all_to_all(cluster, rows * element, work.expert, stride, crossing)
+
+    there_and_back = 2 * journey(work.element)
+    if np.any(work.dispatch_fp8 * work.fp8):
+        short = journey(SCALED) + journey(work.element)
+        there_and_back = np.where(work.dispatch_fp8 * work.fp8, short, there_and_back)
     counts = network.all_to_all(cluster, work.experts * NUMBER, work.expert, stride)
     on = np.greater(work.experts, 0) & np.greater(work.expert, 1)
     return np.where(on, there_and_back + counts, 0.0), np.where(on, there_and_back, 0.0)
+
+
+def nodes_of_a_token(cluster: Cluster, work: Work, stride: Column) -> Column:
+    """Nodes that have experts of one token, as a mean: those of its groups, where the router limits it to some.
+
+    Of c equally probable nodes, k choices reach c (1 - (1 - 1/c)^k).
+    """
+    nodes = np.maximum(np.ceil(work.expert * stride / cluster.devices), 1)
+    groups = np.maximum(work.router_groups, 1)
+    limited = np.ceil(nodes * np.where(work.router_groups, work.router_top_groups / groups, 1.0))
+    reached: Column = limited * (1 - np.power(1 - 1 / limited, work.top_k))
+    return reached
+
+
+def beside_another(cluster: Cluster, work: Work, exchange: Column, compute: Column) -> Column:
+    """Of the exchange of both passes, the share that is left where another microbatch computes beside it.
+
+    DualPipe: a forward and a backward run as one, and each hides the other's exchange (arXiv 2412.19437 §3.2.1). What
+    the first and the last microbatches of a pipeline have nobody to hide behind is not counted.
+    """
+    hidden = work.expert_overlap * np.greater(work.microbatches, 1) * network.hidden(cluster, exchange, compute)
+    return 1 - hidden / np.maximum(exchange, 1e-12)
 
 
 def moved(work: Work) -> tuple[Column, Column]:

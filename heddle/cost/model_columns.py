@@ -68,6 +68,8 @@ def model_columns(model: ModelSpec, sequence: int | None = None, tune: Tune | No
         "expert_share": _expert_share(model, shapes),
         "shared_gate": int(model.shared_gate),
         "z_loss": int(model.z_loss > 0),
+        "router_groups": model.router_groups,
+        "router_top_groups": model.router_top_groups,
         "position_parameters": model.embedding_parameters - model.hidden * model.vocab,
         "norm_parameters": model.norm_parameters,
         "tied": int(model.tied),

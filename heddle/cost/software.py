@@ -65,6 +65,10 @@ def software_columns(facts: Profile) -> dict[str, Any]:
         "large_gathers": int(facts.large_gathers),
         "sums_whole": int(facts.sums_whole),
         "broadcasts": int(facts.broadcasts),
+        "expert_overlap": facts.expert_overlap,
+        "expert_by_node": int(facts.expert_by_node),
+        "expert_fp8": int(facts.expert_fp8),
+        "dispatch_fp8": int(facts.dispatch_fp8),
     }
 
 

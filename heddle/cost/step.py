@@ -94,6 +94,9 @@ def layer_cost(cluster: Cluster, work: Work) -> LayerCost[Column]:
     collect: Column = 0.0
     if np.any(work.expert > 1):
         dispatch, collect = experts.exchange(cluster, work)
+        if np.any(work.expert_overlap):
+            left = experts.beside_another(cluster, work, dispatch + collect, cost.forward + cost.backward)
+            dispatch, collect = dispatch * left, collect * left
         cost = cost._replace(forward=cost.forward + dispatch, backward=cost.backward + collect)
     spared = work.stops_early * cost.last + work.keeps_qkv * cost.first
     floor = compute.launches(cluster, work)

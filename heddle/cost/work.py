@@ -80,6 +80,8 @@ class Work:
     shared_gate: Column = 0
     spread: float = 0.2  # of the use of a layer's experts, relative to its mean; one for all columns
     z_loss: Column = 0  # 1: the router's scores are kept for a loss of their own
+    router_groups: Column = 0  # of experts, of which a token uses some; 0: it may use any
+    router_top_groups: Column = 0
     # the batch
     batch: Column  # samples per step, over all replicas
     sequence: Column  # tokens per sample
@@ -176,6 +178,10 @@ class Work:
     large_gathers: Column = 0  # 1: ZeRO's gathers are of so much at once that they are as fast as links are
     sums_whole: Column = 0  # 1: ZeRO-1 sums gradients for all replicas, though each needs its share only
     broadcasts: Column = 0  # 1: ZeRO-1 gives each replica whole tensors, and it sends them to all others by itself
+    expert_overlap: Column = 0.0  # share of the exchange with experts that runs beside another microbatch
+    expert_by_node: Column = 0  # 1: a token goes to each node once, however many of its experts are there
+    expert_fp8: Column = 0  # 1: where products are in 8 bits, those of experts are, too
+    dispatch_fp8: Column = 0  # 1: and so are the rows that go to them, and the gradients of what they made
     cast_reads: Column = 2  # passes over what becomes 8 bits: 2 where its largest value must be known before
     fused_casts: Column = 0.0  # share of activations that are made in 8 bits at once
     context: Column = 1  # ranks that share the tokens of each sample
@@ -222,7 +228,8 @@ class Work:
     @cached_property
     def schedules(self) -> tuple[int, ...]:
         """The schedules that occur."""
-        return tuple(np.unique(self.schedule).astype(int).tolist())
+        numbers = np.asarray(self.schedule, dtype=np.int64).ravel()
+        return tuple(np.flatnonzero(np.bincount(numbers)).tolist())
 
     @cached_property
     def gpipe(self) -> Mask:

@@ -29,6 +29,7 @@ def legal_values(job: Job) -> dict[str, list[Any]]:
     model, batch = job.model, job.train.global_batch
     experts = model.expert_counts - {0}
     counted = {
+        "expert_tensor": [0, *[1] * bool(experts)],
         "tensor": [degree for degree in degrees if degree in {*model.tensor_degrees}],
         "pipeline": [degree for degree in degrees if degree <= model.layers],
         "virtual": list(range(1, min(model.layers, MOST) + 1)),

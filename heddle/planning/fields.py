@@ -77,6 +77,13 @@ FIELDS = (
         option=FieldOption("Devices of data × context that share the experts of each layer.", within=DEGREES),
     ),
     PlanField(
+        "expert_tensor",
+        Use.CHOSEN,
+        option=FieldOption(
+            "Tensor ranks that split the width of each expert: 1: none of them; 0: all.", within="[0, 1e6]"
+        ),
+    ),
+    PlanField(
         "context_exchange",
         Use.CHOSEN,
         needs={"context": 2},
@@ -131,7 +138,6 @@ FIELDS = (
         why="The planner looks at schedules with one extra microbatch for each later rank, or none.",
     ),
     PlanField("stages", Use.FITTED, Use.AGAIN),
-    PlanField("expert_tensor", Use.KEPT),
     PlanField("tensor_chunks", Use.KEPT),
     PlanField("compress_gradients", Use.KEPT, Use.KEPT),
     PlanField("compress_activations", Use.KEPT, Use.KEPT),

@@ -16,7 +16,7 @@ from heddle.cost.step import LayerCost, Split
 from heddle.cost.work import Work
 from heddle.schedule import RULES
 from heddle.schedule.rule import Column
-from heddle.simulating.layer_range import Among
+from heddle.simulating.among import Among
 from heddle.simulating.orders import Orders, Ranks, recomputed
 from heddle.spec.cluster import Cluster
 

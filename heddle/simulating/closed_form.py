@@ -7,7 +7,7 @@ ends elsewhere; `heddle.simulating.replay` replays what this adds up. Bounds hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,9 +23,10 @@ from heddle.cost.step import LayerCost, Split, split_of
 from heddle.cost.work import Work
 from heddle.format import GIB
 from heddle.schedule.rule import Column, Mask
+from heddle.simulating.among import Among, among
 from heddle.simulating.bounds import least_seconds, split_seconds
 from heddle.simulating.distinct import Once, once
-from heddle.simulating.layer_range import Among, among, most_of_a_rank, of_runs
+from heddle.simulating.layer_range import most_of_a_rank, of_runs
 from heddle.simulating.memory_bounds import HeldBytes, fewest_recomputed, made_by_backwards, peak_memory
 from heddle.simulating.orders import Orders, Ranks, even_ranks, orders_of, recomputed
 from heddle.simulating.rank_bytes import fullest_rank
@@ -61,22 +62,35 @@ class StepCosts:
 
 def closed_form(work: Work, cluster: Cluster) -> StepCosts:
     """Price every plan of `work` on a cluster; with numbers in all columns the answer has arrays without dims."""
+    return StepCosts.of(_in_chunks(work, cluster, lambda *some: _price(*some).columns), cluster)
+
+
+def _in_chunks(work: Work, cluster: Cluster, columns: Callable[..., Sequence[Any]]) -> Sequence[Column]:
+    """`columns(some, cluster, prices, orders, split, smallest)` of all plans, of as many at once as stay in cache."""
     known, work = _Known.of(work, cluster), work.as_floats()
     if len(work) <= CHUNK:
-        return _price(work, cluster, *known.plans(slice(None), work))
-    costs = np.empty((len(Breakdown._fields) + 5, len(work)))  # in one block, which is mapped at once
+        return columns(work, cluster, *known.plans(slice(None), work))
+    found: np.ndarray | None = None
     for start in range(0, len(work), CHUNK):
         chunk = slice(start, start + CHUNK)
         some = work.take(chunk)
-        for column, part in zip(costs, _price(some, cluster, *known.plans(chunk, some)).columns, strict=True):
+        parts = columns(some, cluster, *known.plans(chunk, some))
+        if found is None:
+            found = np.empty((len(parts), len(work)))  # in one block, which is mapped at once
+        for column, part in zip(found, parts, strict=True):
             column[chunk] = part
-    return StepCosts.of(costs, cluster)
+    assert found is not None
+    return list(found)
 
 
 def balancing_saves(work: Work, cluster: Cluster) -> Column:
     """Seconds that a step takes less, about, if layers move between ranks until the slowest is as quick as can be."""
-    known, work = _Known.of(work, cluster), work.as_floats()
-    prices, orders, split, _ = known.plans(slice(None), work)
+    return _in_chunks(work, cluster, _saved_by_balancing)[0]
+
+
+def _saved_by_balancing(
+    work: Work, _: Cluster, prices: Prices, orders: Orders, split: Split, __: Work
+) -> tuple[Column]:
     ranks, p, head, embedding = orders.ranks, work.pipeline, prices.head, prices.embedding
     one = prices.layer.mean.forward + prices.layer.mean.backward + stage.recompute_seconds(work, prices.layer.mean)
     even = np.maximum(ranks.most * one, ranks.last * one + head)
@@ -88,15 +102,20 @@ def balancing_saves(work: Work, cluster: Cluster) -> Column:
             inner, first, last = (np.floor((slowest - own) / one + 1e-9) for own in (0.0, embedding, head))
             enough = (p - 2) * inner + first + last >= work.layers
             quick = np.where(enough & (slowest < quick), slowest, quick)
-    return np.where(p > 1, split.slowdown * orders.laps * (even - quick), 0.0)
+    return (np.where(p > 1, split.slowdown * orders.laps * (even - quick), 0.0),)
 
 
 def recomputing_least(work: Work, cluster: Cluster) -> tuple[Column, Mask]:
     """For plans that recompute nothing: layers of each rank that must recompute everything, at least, so that they fit
     into their devices; and whether they may need to at all.
     """
-    known, work = _Known.of(work, cluster), work.as_floats()
-    prices, orders, split, smallest = known.plans(slice(None), work)
+    count, needed = _in_chunks(work, cluster, _recomputing_least)
+    return count, np.asarray(needed, dtype=bool)
+
+
+def _recomputing_least(
+    work: Work, cluster: Cluster, prices: Prices, orders: Orders, split: Split, smallest: Work
+) -> tuple[Column, Mask]:
     held, ranks = prices.held, orders.ranks
     limit = cluster.device.memory_gib * GIB
     count = fewest_recomputed(smallest, cluster, orders, split, held.least, held.most, limit)
@@ -237,7 +256,7 @@ class _Known(NamedTuple):
     @classmethod
     def of(cls, work: Work, cluster: Cluster) -> _Known:
         t, c, p, d, b = work.tensor, work.context, work.pipeline, work.data, work.microbatch
-        x = work.expert
+        x, whole = work.expert, work.whole_experts
         # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
         several = d * b if np.any(work.fp8) else np.less(d * b, work.batch).astype(np.int64)
         split = np.greater(p, 1).astype(np.int64)
@@ -246,13 +265,13 @@ class _Known(NamedTuple):
             once(
                 work,
                 (
-                    *(t, c, work.context_exchange, work.context_inner, x, b, work.sequence_parallel),
+                    *(t, c, work.context_exchange, work.context_inner, x, whole, b, work.sequence_parallel),
                     *(several, split, work.world, work.scatter),
                 ),
                 lambda some: _prices(some, cluster),
             ),
             once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
-            once(work, (t, c, p, d, x, work.zero, work.sharing), lambda some: split_of(some, cluster)),
+            once(work, (t, c, p, d, x, whole, work.zero, work.sharing), lambda some: split_of(some, cluster)),
         )
 
     def plans(self, chunk: slice, work: Work) -> tuple[Prices, Orders, Split, Work]:

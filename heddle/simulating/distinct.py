@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from heddle.cost.work import Work
-from heddle.simulating.layer_range import Among
+from heddle.simulating.among import Among
 from heddle.spec.axes import AXES
 
 T = TypeVar("T")
@@ -21,6 +21,7 @@ T = TypeVar("T")
 _OF_A_PLAN = {*AXES, "sequence_parallel", "virtual", "zero", "shard_ranks", "microbatch", "schedule"}
 _OF_A_PLAN |= {
     "expert",
+    "whole_experts",
     "context_exchange",
     "context_inner",
     "full",
@@ -47,16 +48,18 @@ class Once(Generic[T]):
 def once(work: Work, fields: Sequence[Any], compute: Callable[[Work], T]) -> Once[T]:
     """`compute(work)`, which depends on these fields of a plan alone: columns of whole numbers, or numbers for all."""
     columns = [field for field in fields if np.ndim(field)]
-    numbers = [np.asarray(column, dtype=np.int64) for column in columns]
-    whole = all(np.array_equal(*pair) for pair in zip(columns, numbers, strict=True))
-    if not columns or not len(work) or not whole or set(work.arrays) - _OF_A_PLAN:
+    if not columns or not len(work) or not all(map(_whole, columns)) or set(work.arrays) - _OF_A_PLAN:
         return Once(compute(work.as_floats()), None)
-    rows, which = distinct(numbers)
+    rows, which = distinct([np.asarray(column, dtype=np.int64) for column in columns])
     return Once(compute(work.take(rows).as_floats()), which)
 
 
+def _whole(column: np.ndarray) -> bool:
+    return bool(np.issubdtype(column.dtype, np.integer) or np.array_equal(column, column.astype(np.int64)))
+
+
 def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that between them have each combination of values once, and for every row the place of its combination.
+    """The first row of each combination of values, and for every row the place of its combination in their order.
 
     As `np.unique` of rows, but it counts instead of sorting, so it takes whole numbers from 0 on.
     """
@@ -65,8 +68,16 @@ def distinct(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         values, several = _numbered(column)
         place, count = _numbered(place * several + values)
     rows = np.empty(count, dtype=np.int64)
-    rows[place] = np.arange(len(place))
+    rows[place[::-1]] = np.arange(len(place))[::-1]  # of those with one place the last that is written stays
     return rows, place
+
+
+def by_group(place: np.ndarray) -> list[np.ndarray]:
+    """The rows of each combination, in the order of `distinct`."""
+    # of short numbers NumPy's stable sort counts digits, which is several times as fast
+    count = int(place.max(initial=-1)) + 1
+    order = np.argsort(place.astype(np.int16) if count < 2**15 else place, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(place, minlength=count))[:-1])
 
 
 def _numbered(column: np.ndarray) -> tuple[np.ndarray, int]:

@@ -19,7 +19,7 @@ from heddle.schedule import NAMES, RULES
 from heddle.schedule.registry import usual
 from heddle.schedule.rule import Column
 from heddle.schedule.rules.interleaved import first_group
-from heddle.simulating.distinct import distinct
+from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.memory_bounds import made_by_backwards
 from heddle.simulating.orders import recomputed
 from heddle.spec.rules.even import even_stages
@@ -51,10 +51,9 @@ def fullest_rank(work: Work, split: Split, saved: Sequence[memory.Saved], loss: 
     last = np.broadcast_to(np.where(work.folded, 0.0, loss), plans)
     columns = spread((work.pipeline, work.virtual, work.microbatches, work.schedule)).astype(np.int64)
     one_of_each, group = distinct(list(columns))
-    order = np.argsort(group, kind="stable")
     found = np.zeros(plans)
     kinds = columns[:, one_of_each].T.tolist()
-    for rows, kind in zip(np.split(order, np.cumsum(np.bincount(group))[:-1]), kinds, strict=True):
+    for rows, kind in zip(by_group(group), kinds, strict=True):
         layers, flights, each = _ranks(work.shape_of, *kind)
         held = flights @ kept[:, rows]
         again = np.minimum(np.outer(each, count[rows]), flights.sum(axis=1)[:, None])

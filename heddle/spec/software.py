@@ -40,6 +40,10 @@ class Software:
     sums_once: bool | None = (
         None  # sharded layers sum gradients in the last microbatch of a step, and keep them until then
     )
+    expert_overlap: Share | None = None  # of the exchange with experts, what goes on beside another microbatch
+    expert_by_node: bool | None = None  # a token goes to each node once, at the speed of rings, and is spread there
+    expert_fp8: bool | None = None  # with 8-bit products, those of experts are, too
+    dispatch_fp8: bool | None = None  # with 8-bit products, rows go to experts in 8 bits, and gradients of their output
 
     def __post_init__(self) -> None:
         check_ranges(self, "cluster.software")
@@ -101,6 +105,10 @@ class Profile:
     large_gathers: bool = False  # ZeRO-3's gathers are of gigabytes at once, and so as fast as links are
     sums_whole: bool = False  # ZeRO-1 sums gradients for all replicas, though each needs its share only
     broadcasts: bool = False  # ZeRO-1 shares whole tensors out; each replica broadcasts its own, one after the other
+    expert_overlap: float = 0.0  # of the exchange with experts, what goes on beside another microbatch's compute
+    expert_by_node: bool = False  # a token goes to each node once, however many of its experts are there
+    expert_fp8: bool = False  # with 8-bit products, those of experts are, too
+    dispatch_fp8: bool = False  # with 8-bit products, rows go to experts in 8 bits; what they make comes back in 16
 
 
 ALL_AT_ONCE = 1e9  # MB: one buffer for all gradients
@@ -140,6 +148,29 @@ PROFILES: dict[str, Profile] = {
         fused_casts=0.5,
         sequence=True,
         reduces=2,
+        expert_fp8=True,  # Transformer Engine's GroupedLinear
+    ),
+    # DualPipe runs a forward of one microbatch beside a backward of another, so that each one's exchange with experts
+    # has the other's compute to hide behind, and so do messages (§3.2.1); a token goes to at most four nodes, once to
+    # each over InfiniBand, and from there over NVLink (§3.2.2); rows are cast to 8 bits before they go to experts, and
+    # come back in 16 (§3.3.3); products of 8 bits scale by tiles of 128 numbers, read and written apart (§3.5.2).
+    # Kernels of attention, and how gradients are cut, are not described: Megatron-core's.
+    "deepseek-v3": Profile(
+        source="DeepSeek-V3, arXiv 2412.19437 §3.2 and §3.3; deepseek-ai/DeepEP",
+        data_overlap=1.0,
+        gather_overlap=1.0,
+        pipeline_overlap=1.0,
+        tensor_overlap=0.0,
+        bucket_mb=160.0,
+        bucket_grows=True,
+        fused_accumulation=True,
+        kernels="megatron",
+        fp8_casts="step",
+        hopper_attention=HOPPER,
+        expert_overlap=1.0,
+        expert_by_node=True,
+        expert_fp8=True,
+        dispatch_fp8=True,
     ),
     "megatron-lm 2021": Profile(
         source="arXiv 2104.04473 and its code",

@@ -114,7 +114,7 @@ def test_kempnerforge_has_no_full_precision_copies():
     [
         ("GB300", "gb300-nvl72"),
         ("NVIDIA B300", "dgx-b300"),
-        ("H800", "dgx-h100"),
+        ("H800", "dgx-h800"),
         ("H20-96GB", "dgx-h20"),
         ("Tesla V100", "dgx-v100"),
         ("L40S", "l40s"),

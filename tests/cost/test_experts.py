@@ -57,6 +57,46 @@ def test_an_all_to_all_takes_what_its_slowest_link_takes():
     assert both == pytest.approx([near, far])
 
 
+def test_a_token_crosses_to_each_node_once_and_its_links_spread_it():
+    inside, outside = H100.links[0], H100.links[-1]
+    count = 1e9
+    rows = network.all_to_all(H100, count, 32)
+    once = network.all_to_all(H100, count, 32, crossing=0.5)
+    assert float(once) == pytest.approx(0.5 * 24 / 32 * count / (outside.gbs * 1e9 * outside.efficiency), rel=0.01)
+    assert float(network.all_to_all(H100, count, 32, crossing=0.0)) == float(rows)
+    spread = network.all_to_all(
+        H100, count, 32, crossing=1e-6
+    )  # next to nothing leaves, and all is spread all the same
+    assert float(spread) == pytest.approx(7 / 8 * count / (inside.gbs * 1e9 * inside.efficiency), rel=0.1)
+
+
+@pytest.mark.parametrize(("groups", "top", "nodes"), [(0, 0, 4), (4, 1, 1), (4, 2, 2), (8, 4, 2), (4, 4, 4)])
+def test_a_router_that_is_limited_to_groups_limits_the_nodes(groups, top, nodes):
+    """Drawn: each token chooses its groups, then experts among theirs."""
+    plan = Plan(data=32, expert=32)
+    work = replace(work_of(job(plan), H100), router_groups=groups, router_top_groups=top)
+    mean = float(experts_cost.nodes_of_a_token(H100, work, 1))
+    draw = np.random.default_rng(0)
+    visited = [len(set(draw.integers(0, nodes, MODEL.top_k))) for _ in range(4000)]
+    assert mean == pytest.approx(np.mean(visited), rel=0.02)
+
+
+def test_software_may_send_less_and_hide_most_of_it():
+    work = replace(work_of(job(Plan(data=32, expert=32)), H100), fp8=1)
+    plain = sum(experts_cost.exchange(H100, work))
+    by_node = sum(experts_cost.exchange(H100, replace(work, expert_by_node=1)))
+    short = sum(experts_cost.exchange(H100, replace(work, expert_by_node=1, dispatch_fp8=1)))
+    assert short < by_node < plain
+    assert sum(experts_cost.exchange(H100, replace(work, fp8=0, dispatch_fp8=1))) == plain  # not without 8-bit training
+    hides = replace(work, expert_overlap=1.0)
+    gained = H100.efficiency.overlap
+    assert float(experts_cost.beside_another(H100, hides, plain, 1e9)) == pytest.approx(1 - gained)
+    assert float(experts_cost.beside_another(H100, hides, plain, plain / 2)) == pytest.approx(1 - gained / 2)
+    assert float(experts_cost.beside_another(H100, replace(hides, microbatch=2), plain, 1e9)) == 1.0  # nobody is beside
+    wide = replace(work_of(job(Plan(data=4), hidden=4096, expert_ffn=4096, experts=4), H100), fp8=1, casts_per_step=1)
+    assert compute.layer(H100, replace(wide, expert_fp8=1)).forward < compute.layer(H100, wide).forward
+
+
 # groups, rows, columns, summed: share of peak of a forward product, measured on a B200 (SimuMax, b200_bf16_ceperm)
 GROUPED = [
     ((160, 154, 3072, 5120), 0.1997),

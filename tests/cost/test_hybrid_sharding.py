@@ -13,7 +13,8 @@ from heddle.cost.step import layer_cost, shard_exchange
 from heddle.cost.work import Work, work_of
 from heddle.errors import HeddleError
 from heddle.planning.search.describe import headline
-from heddle.planning.search.space import legal_space, read_fixed
+from heddle.planning.search.fixed import read_fixed
+from heddle.planning.search.space import legal_space
 from heddle.spec import Job, Plan
 from heddle.spec.cluster import Cluster
 from heddle.spec.layer_memory import LayerRun

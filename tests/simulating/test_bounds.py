@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from heddle.cost.work import work_of
-from heddle.planning.search.space import SOME, legal_space
+from heddle.planning.search.legal import SOME
+from heddle.planning.search.space import legal_space
 from heddle.schedule import NAMES
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.simulating.closed_form import closed_form

@@ -9,7 +9,7 @@ from heddle.cost.model_columns import model_columns
 from heddle.cost.work import Work
 from heddle.schedule import NAMES
 from heddle.simulating.closed_form import closed_form, recomputing_least
-from heddle.simulating.distinct import distinct, once
+from heddle.simulating.distinct import by_group, distinct, once
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 
 A100 = cluster_from_table({"preset": "dgx-a100-80gb", "nodes": 64})
@@ -45,6 +45,12 @@ def test_distinct_rows_are_those_that_sorting_finds():
     table = np.stack(columns)
     assert len(rows) == np.unique(table, axis=1).shape[1]
     assert np.array_equal(table[:, rows][:, which], table)
+    ordered, first, place = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    assert np.array_equal(rows, first)
+    assert np.array_equal(which, place.ravel())
+    groups = by_group(which)
+    assert len(groups) == ordered.shape[1]
+    assert all(np.array_equal(group, np.flatnonzero(which == at)) for at, group in enumerate(groups))
 
 
 @pytest.mark.parametrize("more", [{}, {"precision": "fp32"}, {"gloo": 1, "tied": 1}, {"regather": 1, "per_op": 0.0}])
@@ -75,7 +81,7 @@ def test_groups_without_bound_share_prices_as_groups_of_all_replicas():
 
 def test_a_column_that_no_key_knows_is_never_shared():
     plan = {"tensor", "sequence_parallel", "pipeline", "virtual", "data", "zero", "microbatch", "schedule", "full"}
-    plan |= {"shard_ranks", "elementwise", "selective", "per_op", "scatter", "regather"}
+    plan |= {"shard_ranks", "whole_experts", "elementwise", "selective", "per_op", "scatter", "regather"}
     plan |= {"context", "context_exchange", "context_inner", "expert"}
     work = plans(10)
     for field in fields(Work):

@@ -40,7 +40,8 @@ def validate(
         console.print(f"{name:<{width}}  skipped: {why}", soft_wrap=True)
     console.print()
     for name, errors in found.groups.items():
-        console.print(f"{name}: {errors}", soft_wrap=True)
+        if name != "all":  # rows that name neither a dataset nor a framework are in no group
+            console.print(f"{name}: {errors}", soft_wrap=True)
     if found.rows:
         console.print(f"all: {found.seconds}; {len(found.skipped)} skipped", soft_wrap=True)
         if found.memory.count:

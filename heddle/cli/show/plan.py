@@ -138,7 +138,6 @@ def show_best(console: Console, found: Search) -> None:
 def show_training(console: Console, found: Search, price: float | None) -> None:
     """How long the first choice trains, and what that costs; and what was not searched, where that is faster."""
     from heddle.format import duration, tokens_in_words
-    from heddle.planning.search.objective import MARGIN
 
     best, tokens = found.best, found.tokens
     words = f"training on {tokens_in_words(tokens)} tokens: {duration(86_400 * best.days(tokens))}"
@@ -146,8 +145,7 @@ def show_training(console: Console, found: Search, price: float | None) -> None:
         hours = 24 * best.days(tokens) * best.plan.world
         words += f", {short_figures(hours)} device-hours, ${short_figures(best.dollars(tokens, price))}"
     console.print(words, soft_wrap=True)
-    other = found.other_schedule
-    if other is not None and other.step_seconds < (1 - MARGIN) * best.step_seconds:
+    if (other := found.faster_schedule) is not None:
         console.print(
             f"Not searched: with schedule = '{other.plan.schedule}' this split takes {figures(other.step_seconds)} s "
             f"({other.step_seconds / best.step_seconds - 1:+.1%}). --schedule all searches every schedule.",

@@ -24,6 +24,7 @@ from heddle.planning.layer_memory.solve import tiers_of, zeros_of
 from heddle.planning.search.space import Space
 from heddle.schedule import NAMES, RULES
 from heddle.schedule.registry import BY_DEFAULT
+from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.stage_memory import of_a_layer
 from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
@@ -41,14 +42,15 @@ class Extra(NamedTuple):
     leanest: LayerMemory  # of all that the ends may do
 
 
-def alike(space: Space, rows: np.ndarray) -> np.ndarray:
-    """For each split what the price of a layer depends on, as rows: those that differ in chunks alone share it."""
+def alike(space: Space, rows: np.ndarray) -> list[np.ndarray]:
+    """Columns that the price of a layer depends on: splits that differ in chunks alone share it."""
     schedule = space.columns["schedule"][rows]
     usual = np.isin(schedule, [NAMES.index(name) for name in BY_DEFAULT])
     columns = [
-        space.columns[name][rows] for name in (*DEGREES, "context_exchange", "context_inner", "microbatch", "sequence")
+        space.columns[name][rows]
+        for name in (*DEGREES, "expert_tensor", "context_exchange", "context_inner", "microbatch", "sequence")
     ]
-    return np.stack([*columns, np.where(usual, 0, 1 + schedule)], axis=1)
+    return [*columns, np.where(usual, 0, 1 + schedule)]
 
 
 def extra_seconds(job: Job, space: Space, rows: np.ndarray) -> Iterator[Extra]:
@@ -78,9 +80,9 @@ def _kinds(space: Space, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Places of the splits whose layers may do the same."""
     columns = space.columns
     replicas = columns["data"][rows] * columns["context"][rows]
-    kinds = np.stack([replicas > 1, columns["pipeline"][rows] > 1, alike(space, rows)[:, -1]], axis=1)
-    for kind in np.unique(kinds, axis=0):
-        yield np.flatnonzero((kinds == kind).all(axis=1))
+    several, deep = (each.astype(np.int64) for each in (replicas > 1, columns["pipeline"][rows] > 1))
+    _, kind = distinct([several, deep, alike(space, rows)[-1]])
+    yield from by_group(kind)
 
 
 class _Splits(NamedTuple):
@@ -100,8 +102,7 @@ class _Splits(NamedTuple):
         """`lean`: with the leanest options of a layer alone."""
         plan = space.plan(int(rows[0]))
         cluster = machine_for(job.cluster, plan.world)
-        _, first, group = np.unique(alike(space, rows), axis=0, return_index=True, return_inverse=True)
-        group = group.ravel()
+        first, group = distinct(alike(space, rows))
         work = work_of(job, cluster, space.take(rows[first]).work_columns()).as_floats()
         tiers = tiers_of(cluster)
         every = (leanest if lean else legal)(plan, tiers, zeros_of(plan))

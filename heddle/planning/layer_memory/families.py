@@ -20,10 +20,12 @@ from heddle.format import GIB
 from heddle.planning.layer_memory.estimates import alike, extra_seconds, leanest_bytes
 from heddle.planning.layer_memory.smallest import lean_plans
 from heddle.planning.layer_memory.solve import best_strategies, within
+from heddle.planning.search.legal import RECOMPUTE
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.refine import balanced_ranks, moved_layer
-from heddle.planning.search.space import RECOMPUTE, Space
+from heddle.planning.search.space import Space
 from heddle.simulating.closed_form import StepCosts
+from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.simulation import Simulation, simulate, simulate_if_fits
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.layer_memory import LayerMemory
@@ -83,12 +85,12 @@ class Families:
         """Families whose layers have the same options, the lowest bounds first."""
         if not len(self.rows):
             return []
-        keys = np.array([self._bounds[row] for row in self.rows.tolist()])
-        sort = np.lexsort(keys.T[::-1])
-        order, keys = self.rows[sort], keys[sort]
-        _, first, group = np.unique(alike(self.space, order), axis=0, return_index=True, return_inverse=True)
-        members = np.split(order[np.argsort(group.ravel(), kind="stable")], np.cumsum(np.bincount(group.ravel()))[:-1])
-        return [(tuple(keys[first[at]].tolist()), members[at]) for at in np.argsort(first)]
+        keys = self._bounds[:, self.rows]
+        sort = np.lexsort(keys[::-1])
+        order, keys = self.rows[sort], keys[:, sort]
+        first, group = distinct(alike(self.space, order))
+        members = by_group(group)
+        return [(tuple(keys[:, first[at]].tolist()), order[members[at]]) for at in np.argsort(first)]
 
     def among(self, rows: np.ndarray) -> Families:
         """Those of some plans; what was estimated and solved stays known."""
@@ -210,7 +212,7 @@ class Families:
         Of each schedule the most hopeful, until one fits.
         """
         worth = None if than is None else self.goal.less(self.goal.of(than), GAIN)
-        may = [row for row in rows if worth is None or self._bounds[row] < worth]
+        may = [row for row in rows if worth is None or tuple(self._bounds[:, row].tolist()) < worth]
         best: Simulation | None = None
         hopeful = [each for each in self._estimates_of(may) if worth is None or each.likely < worth]
         tried = set[int]()
@@ -223,16 +225,15 @@ class Families:
         return best if self.goal.of(best) < self.goal.less(self.goal.of(than), MARGIN) else than
 
     @cached_property
-    def _bounds(self) -> dict[int, tuple[float, ...]]:
-        """What each family takes at least."""
-        least = self.goal.key(self.step.at_least[self.rows], 0.0, self.space.devices[self.rows])
-        keys = np.stack(np.broadcast_arrays(*least), axis=1).tolist()
-        return dict(zip(self.rows.tolist(), map(tuple, keys), strict=True))
+    def _bounds(self) -> np.ndarray:
+        """What each plan of the space takes at least, however its layers choose: the most important first."""
+        least = self.goal.key(self.step.at_least, 0.0, self.space.devices)
+        return np.stack(np.broadcast_arrays(*least))
 
     def _varied(self, estimates: list[Estimate]) -> Iterator[tuple[Estimate, tuple[int, ...]]]:
         """Of those that differ in chunks alone only the first few; and what they have in common."""
         seen: dict[tuple[int, ...], int] = {}
-        kinds = alike(self.space, np.array([each.row for each in estimates], dtype=np.int64))
+        kinds = np.stack(alike(self.space, np.array([each.row for each in estimates], dtype=np.int64)), axis=1)
         for each, kind in zip(estimates, map(tuple, kinds.tolist()), strict=True):
             seen[kind] = seen.get(kind, 0) + 1
             if seen[kind] <= EACH:

@@ -64,11 +64,17 @@ def leanest(plan: Plan, tiers: tuple[str, ...], zeros: tuple[Zero, ...], own: bo
 def options(cluster: Cluster, work: Work, plan: Plan, strategies: list[LayerMemory]) -> list[Option]:
     """What each strategy costs a layer of this shape; `work`: as if all layers were of it."""
     price, held = priced_layer(cluster, work), bytes_of(of_a_layer(work))
+    # what replicas exchange follows from the level of ZeRO alone, of which there are four and of strategies dozens
+    levels = {memory.zero: memory for memory in strategies}
+    shards = {
+        zero: shard_seconds(cluster, work, held.parameters, memory, held.frozen) for zero, memory in levels.items()
+    }
     found = []
     for memory in strategies:
         kind = LayerKind(0, memory)
         saved = held.saved[memory.recompute]
-        seconds, own = priced_option(cluster, work, memory, price, saved, held.parameters, held.frozen)
+        exchange = shards[memory.zero]
+        seconds, own = priced_option(cluster, work, memory, price, saved, held.parameters, held.frozen, exchange)
         brief = gathered([own] * (2 + plan.prefetch), plan.prefetch).total
         kept = own.kept * (2 + plan.prefetch)  # which is there all the time, and not only for a moment
         found.append(
@@ -93,16 +99,18 @@ def priced_option(
     saved: Numbers,
     parameters: Numbers,
     frozen: Numbers = 0.0,
+    exchange: tuple[Numbers, Numbers] | None = None,
 ) -> tuple[Numbers, States]:
     """Seconds that a step takes longer on the stage of a layer that does so, and what its parameters take there.
 
     `saved`: bytes that a microbatch leaves in it. `frozen`: bytes of weights beside its parameters that nobody updates.
+    `exchange`: what its replicas exchange, where that is known (`shard_seconds`).
     Of many works at once, too.
     """
     again = price.again(memory.recompute)
     passes = price.forward, price.backward + again
     moved = copies(cluster, work, memory, saved, parameters, passes, frozen)
-    each, once = shard_seconds(cluster, work, parameters, memory, frozen)
+    each, once = exchange or shard_seconds(cluster, work, parameters, memory, frozen)
     each = each - hidden(cluster, each, sum(passes))
     once = once - work.data_overlap * hidden(cluster, once, passes[1])
     update = update_seconds(cluster, work, memory, parameters, moved.step)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -115,8 +115,8 @@ class _Solver:
         prices = [priced_layer(cluster, one) for _, one in work.each_shape]
         self.busy = [schedule.microbatches * (price.forward + price.backward) for price in prices]  # seconds of a layer
         self.chunks = ChunksOf(self.plan, work)
-        self.fronts: dict[object, Ways | None] = {}
-        self.hulls: dict[tuple[int, int, float, float], Steps] = {}
+        tables = _tables_of(tuple(map(tuple, priced)))
+        self.fronts, self.hulls, self.relaxed = tables.fronts, tables.hulls, tables.relaxed
         self.known: dict[Stage, tuple[float, Choice] | None] = {}
 
     def solve(self) -> Simulation | None:
@@ -248,8 +248,7 @@ class _Solver:
         best: tuple[float, Choice] | None = None
         shapes = {shape for chunk in stage.layers for shape, _ in chunk}
         every = [option for shape in shapes for option in self.priced[shape]]
-        limits = [(o.moment, o.brief) for o in every]
-        tries = {(moment, brief) for moment, _ in limits for _, brief in limits}
+        tries = product({option.moment for option in every}, {option.brief for option in every})
         worth = WORTH * sum(count * self.busy[shape] for chunk in stage.layers for shape, count in chunk)
         for bound, moment, brief in sorted((self._bound(stage, *most), *most) for most in tries):
             if bound == np.inf or (best is not None and bound >= best[0] - worth):
@@ -265,19 +264,24 @@ class _Solver:
 
         Then each layer goes from its leanest option to the next as long as there is room, where a byte gains most.
         """
+        key = *stage[:-1], moment, brief
+        if key not in self.relaxed:  # the same for every room
+            self.relaxed[key] = self._relaxed(stage, moment, brief)
+        held, seconds = self.relaxed[key]
+        return float(np.interp(stage.room, held, seconds)) if stage.room >= held[0] else np.inf
+
+    def _relaxed(self, stage: Stage, moment: float, brief: float) -> tuple[np.ndarray, np.ndarray]:
+        """Bytes and seconds of a stage, from the leanest on, as layers take more; between them it is linear."""
         total, held, steps = 0.0, brief, []
         for chunk, flight in zip(stage.layers, stage.in_flight, strict=True):
             for shape, count in chunk:
                 least, own = self._steps(shape, flight, moment, brief)
                 total, held = total + count * least[0], held + count * least[1]
                 steps += [(gain, count * more) for gain, more in own]
-        room = stage.room - held
-        if room < 0:
-            return np.inf
-        for gain, more in sorted(steps, reverse=True):
-            taken = min(more, room)
-            total, room = total - gain * taken, room - taken
-        return total
+        steps.sort(reverse=True)
+        more = np.array([0.0, *(more for _, more in steps)])
+        gains = np.array([0.0, *(gain * more for gain, more in steps)])
+        return held + np.cumsum(more), total - np.cumsum(gains)
 
     def _steps(self, shape: int, flight: int, moment: float, brief: float) -> Steps:
         """The leanest option of a layer, and what each further byte gains: seconds per byte, and how many bytes."""
@@ -343,6 +347,19 @@ class _Solver:
         left = {shape: [memory for memory, s, n in order for _ in range(n) if s == shape] for _, shape, _ in own}
         shape_of = self.job.model.shape_of
         return [left[shape_of[layer]].pop(0) for layer in self.plan.layers_of(chunk, len(shape_of))]
+
+
+class _Tables(NamedTuple):
+    """What stages can do with the options of their layers, whatever room they have and whatever the ends do."""
+
+    fronts: dict[object, Ways | None]
+    hulls: dict[tuple[int, int, float, float], Steps]
+    relaxed: dict[object, tuple[np.ndarray, np.ndarray]]
+
+
+@lru_cache(maxsize=32)
+def _tables_of(priced: tuple[tuple[Option, ...], ...]) -> _Tables:  # noqa: ARG001 - they are kept for these options
+    return _Tables({}, {}, {})
 
 
 def _shapes_by_chunk(job: PlannedJob) -> list[tuple[tuple[int, int], ...]]:

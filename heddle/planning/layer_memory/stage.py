@@ -39,11 +39,12 @@ def moments(ways: Front, allowed: list[list[Option]], chunks: list[int]) -> np.n
     most = np.zeros(len(ways.seconds))
     for chunk in sorted(set(chunks)):
         own = [number for number, each in enumerate(chunks) if each == chunk]
-        kinds = [(option, ways.counts[n][:, place]) for n in own for place, option in enumerate(allowed[n])]
-        gone = np.zeros(len(most))
-        for option, counts in sorted(kinds, key=lambda each: place_of(each[0].memory), reverse=True):
-            most = np.where(counts > 0, np.maximum(most, option.moment - gone), most)
-            gone = gone + counts * option.left
+        every = [option for number in own for option in allowed[number]]
+        order = sorted(range(len(every)), key=lambda place: place_of(every[place].memory), reverse=True)
+        counts = np.concatenate([ways.counts[number] for number in own], axis=1)[:, order]
+        left = counts * np.array([every[place].left for place in order])
+        held = np.array([every[place].moment for place in order]) - (np.cumsum(left, axis=1) - left)
+        most = np.maximum(most, np.where(counts > 0, held, 0.0).max(axis=1))
     return most
 
 

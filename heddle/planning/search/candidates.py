@@ -19,19 +19,21 @@ import numpy as np
 
 from heddle.cost.work import work_of
 from heddle.planning.layer_memory.families import BY_LAYER, Families
+from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import SearchGoal
 from heddle.planning.search.ranking import parts, ranked
 from heddle.planning.search.refine import balanced, fewest_that_fit
-from heddle.planning.search.space import SOME, Space
+from heddle.planning.search.space import Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts, balancing_saves
+from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.spec.axes import DEGREES
 from heddle.spec.job import Job, PlannedJob
 from heddle.spec.plan import Plan
 
 CHOICE = (*DEGREES, "microbatch")  # what people argue about
-VARIANT = ("context_exchange", "sequence", "virtual", "zero", "zero_within", "recompute")
+VARIANT = ("expert_tensor", "context_exchange", "sequence", "virtual", "zero", "zero_within", "recompute")
 BALANCED = 24  # plans whose layers are moved between stages: those that are hoped to be the best then
 EACH = 8  # of them that may be of one choice
 LOOKS = 3  # plans of a choice that are replayed at most to find some that fit: the most hopeful
@@ -155,6 +157,13 @@ class Candidates:
             if (other := self._best_of(look)) is not None:
                 best = self._better_of(best or other, other)
         return best or self.fastest
+
+    def beating(self, given: Simulation) -> Simulation | None:
+        """The best of all where it beats a plan that is known, whose price rules most of them out."""
+        plain = self.finest()
+        found = given if plain is None else self._better_of(given, plain)
+        found = self.families.best(found) or found
+        return None if found is given else found
 
     def _better_of(self, best: Simulation, *others: Simulation | None) -> Simulation:
         return min((best, *filter(None, others)), key=self.goal.of)
@@ -318,7 +327,7 @@ class Candidates:
 
     def _looks(self) -> Iterator[SplitLook]:
         """What to look at, in the order of what is hoped for; families are estimated as they come up."""
-        order = [SplitLook(self._hope(rows[0]), choice, False) for choice, rows in self._rows_of.items()]
+        order = [SplitLook(self._hope(int(rows[0])), choice, False) for choice, rows in self._rows_of.items()]
         order += [SplitLook(each.likely, self._family(each.row), True) for each in self.families.known]
         heapify(order)
         seen = set[tuple[int, bool]]()
@@ -334,20 +343,17 @@ class Candidates:
                 yield look
 
     @cached_property
-    def _rows_of(self) -> dict[int, list[int]]:
+    def _rows_of(self) -> dict[int, np.ndarray]:
         """The plans of each choice, the most hopeful first."""
-        groups: dict[int, list[int]] = {}
-        for row in self._sorted(self.rows, (self._unlikely, *self.hopes)):
-            groups.setdefault(int(self.choice_ids[row]), []).append(row)
-        return groups
+        return self._by_choice(self._in_order(self.rows, (self._unlikely, *self.hopes)))
 
     @cached_property
-    def _families_of(self) -> dict[int, list[int]]:
+    def _families_of(self) -> dict[int, np.ndarray]:
         """The families of each choice."""
-        groups: dict[int, list[int]] = {}
-        for row in self.families.rows.tolist():
-            groups.setdefault(self._family(row), []).append(row)
-        return groups
+        return {-1: self.families.rows} if self.one_choice else self._by_choice(self.families.rows)
+
+    def _by_choice(self, rows: np.ndarray) -> dict[int, np.ndarray]:
+        return {choice: rows[own] for choice, own in enumerate(by_group(self.choice_ids[rows])) if len(own)}
 
     def _family(self, row: int) -> int:
         return -1 if self.one_choice else int(self.choice_ids[row])
@@ -363,7 +369,7 @@ class Candidates:
         """Of the most hopeful that fits, and of the next where the first disappoints."""
         best: Simulation | None = None
         tried = 0
-        for row in self._rows_of[choice][:LOOKS]:
+        for row in self._rows_of[choice][:LOOKS].tolist():
             hoped = self._hope(row)
             if tried == TRIES or (best is not None and self.goal.of(best)[0] * (1 - NEAR) <= hoped[0]):
                 break
@@ -375,7 +381,7 @@ class Candidates:
     def _best_family(self, choice: int) -> Simulation | None:
         # a choice is as good as the better of both kinds of plans
         alike = self._best_of(SplitLook((), choice, False)) if choice in self._rows_of else None
-        return self.families.best_of(self._families_of[choice], alike)
+        return self.families.best_of(self._families_of[choice].tolist(), alike)
 
     def _alike_the_best(self, fastest: Simulation) -> list[Simulation]:
         """All choices that no model tells from the best, each with the variant that is preferred, in that order."""
@@ -409,11 +415,9 @@ class Candidates:
     @cached_property
     def choice_ids(self) -> np.ndarray:
         """A number for each choice; where all plans share one choice, one for each plan."""
-        key = np.zeros(len(self.space), dtype=np.int64)
-        for name in CHOICE:
-            _, number = np.unique(self.space.columns[name], return_inverse=True)
-            key = key * (int(number.max(initial=0)) + 1) + number
-        return np.arange(len(key)) if self.one_choice else key
+        if self.one_choice:
+            return np.arange(len(self.space))
+        return distinct([self.space.columns[name] for name in CHOICE])[1]
 
     @cached_property
     def one_choice(self) -> bool:
@@ -442,9 +446,13 @@ class Candidates:
             if len(group):
                 yield group.tolist()
 
+    @classmethod
+    def _sorted(cls, rows: np.ndarray, by: tuple[Any, ...]) -> list[int]:
+        return list(map(int, cls._in_order(rows, by)))
+
     @staticmethod
-    def _sorted(rows: np.ndarray, by: tuple[Any, ...]) -> list[int]:
-        return list(map(int, rows[np.lexsort([key[rows] for key in reversed(by)])]))
+    def _in_order(rows: np.ndarray, by: tuple[Any, ...]) -> np.ndarray:
+        return np.asarray(rows[np.lexsort([key[rows] for key in reversed(by)])])
 
     def _bound(self, row: int) -> tuple[Any, ...]:
         return tuple(key[row] for key in self.bounds)

@@ -19,12 +19,15 @@ def expert_reasons(best: Simulation) -> Iterator[str]:
     if not counts:
         return
     most = counts[-1]
+    if plan.tensor > 1:
+        yield _width(best)
     if plan.expert == 1:
         yield f"Every replica holds all {most} experts of a layer: no token travels."
         return
     work = work_of(best.job, best.cluster)
     uneven = max(float(one.imbalance) for _, one in work.each_shape)
-    inside = min(plan.expert, max(1, best.cluster.devices // plan.tensor))
+    apart = 1 if plan.whole_experts else plan.tensor
+    inside = min(plan.expert, max(1, best.cluster.devices // apart))
     away = 1 - inside / plan.expert
     exchange = float(best.breakdown.expert)
     yield (
@@ -39,6 +42,21 @@ def expert_reasons(best: Simulation) -> Iterator[str]:
         f"times the mean's, and the others wait {seconds_in_words(waiting)} for it, {waiting / best.step_seconds:.1%}."
     )
     yield _memory_at_risk(best, work.spread, uneven, float(priced.memory - even.memory))
+
+
+def _width(best: Simulation) -> str:
+    """Whether tensor ranks split the width of experts, and how wide that leaves them."""
+    plan = best.plan
+    widths = sorted({shape.expert_ffn for shape in best.job.model.shapes if shape.experts})
+    if plan.whole_experts:
+        return (
+            f"Experts stay whole (expert_tensor = 1), {widths[0]:,} wide: the {plan.tensor} tensor ranks send "
+            "their own share of the tokens, and experts need no sum over them."
+        )
+    return (
+        f"The {plan.tensor} tensor ranks split the width of each expert, {widths[0]:,} into "
+        f"{widths[0] // plan.tensor:,}; each of them sends all tokens of its microbatch."
+    )
 
 
 def _memory_at_risk(best: Simulation, spread: float, uneven: float, grows: float) -> str:
@@ -64,7 +82,8 @@ def _expert_layers(best: Simulation) -> list[int]:
 
 def no_such_degree(best: Simulation, value: int) -> str:
     """Why experts cannot be split over so many ranks."""
-    replicas = best.plan.replicas
+    plan = best.plan
     if any(count % value for count in best.job.model.expert_counts):
         return f"{max(best.job.model.expert_counts)} experts cannot be split over {value} ranks"
-    return f"{value} ranks cannot be grouped out of data × context = {replicas}"
+    words = "tensor × data × context" if plan.whole_experts else "data × context"
+    return f"{value} ranks cannot be grouped out of {words} = {plan.expert_ranks}"

@@ -20,11 +20,11 @@ from heddle.planning.search.context import context_reasons
 from heddle.planning.search.describe import in_words, recompute_in_words
 from heddle.planning.search.experts import expert_reasons, no_such_degree
 from heddle.planning.search.given import ALL
+from heddle.planning.search.legal import RECOMPUTE, worth_sharing
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.pricing import priced
 from heddle.planning.search.ranking import parts
 from heddle.planning.search.search import Search, summary
-from heddle.planning.search.space import RECOMPUTE, worth_sharing
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.simulating.closed_form import closed_form
 from heddle.simulating.simulation import Simulation, simulate_if_fits
@@ -36,7 +36,10 @@ from heddle.spec.rules.context import PLAN_EXCHANGES
 from heddle.spec.software import CONTEXT_EXCHANGES
 
 QUICK, TRIED = 4000, 3  # plans that are priced for another machine, and of these how many are replayed
-OTHERS = ("context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute", "schedule")
+OTHERS = (
+    *("expert_tensor", "context_exchange", "virtual", "sequence", "zero", "zero_within", "microbatch", "recompute"),
+    "schedule",
+)
 LINES = 12  # on layers
 WORTH = 0.0005  # of the tokens per second: what gains less helps nothing
 
@@ -169,6 +172,8 @@ def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, An
                 yield name, other
     if best.tensor > 1:
         yield "sequence", not best.sequence
+        if experts:
+            yield "expert_tensor", int(not best.whole_experts)
     for zero in best.zero_levels:
         level = zero != best.zero or bool(best.layers)
         if level and best.replicas > 1 and (zero <= 1 or best.pipeline == 1):

@@ -14,9 +14,10 @@ from heddle.planning.layer_memory.families import BY_LAYER
 from heddle.planning.layer_memory.smallest import smallest_by_layer
 from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.describe import in_words, recompute_in_words
+from heddle.planning.search.given import Fixed
 from heddle.planning.search.objective import SearchGoal
 from heddle.planning.search.pricing import priced
-from heddle.planning.search.space import Fixed, Space
+from heddle.planning.search.space import Space
 from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from heddle.errors import HeddleError, nearest
-from heddle.planning.search.space import Fixed
+from heddle.planning.search.given import Fixed
 from heddle.simulating.simulation import Simulation
 from heddle.spec.job import Job
 

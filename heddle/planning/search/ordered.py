@@ -10,7 +10,7 @@ from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.planning.order.search import search_order
 from heddle.planning.order.stages import Stages
-from heddle.planning.search.space import ALL
+from heddle.planning.search.given import ALL
 from heddle.schedule import RULES, like_searched
 from heddle.schedule.written import SEARCHED, placed, write_order
 from heddle.simulating.chunks import chunk_costs

@@ -25,12 +25,14 @@ from heddle.planning.layer_memory.solve import within as with_memory
 from heddle.planning.request import PlanRequest
 from heddle.planning.search.candidates import Candidates, Choice
 from heddle.planning.search.describe import in_words
+from heddle.planning.search.fixed import check_fixed, read_fixed
+from heddle.planning.search.given import ALL
 from heddle.planning.search.late import without_update
 from heddle.planning.search.nothing_fits import nothing_fits
-from heddle.planning.search.objective import SearchGoal
+from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.ordered import without_order
 from heddle.planning.search.pricing import priced
-from heddle.planning.search.space import ALL, Space, check_fixed, read_fixed
+from heddle.planning.search.space import Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
 from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate_if_fits
@@ -191,6 +193,21 @@ class Search:
     @cached_property
     def other_schedule(self) -> Simulation | None:
         """The split of the best plan with whichever other schedule is the fastest; None: it is fixed, or none fits."""
+        others = self._other_schedules
+        return None if others is None else others.hopeful()
+
+    @cached_property
+    def faster_schedule(self) -> Simulation | None:
+        """The same, but only where it is faster than the best by more than the margin: bounds rule most out."""
+        if (others := self._other_schedules) is None:
+            return None
+        worth = self.goal.less(self.goal.of(self.best), MARGIN)
+        found = others.among(others.step.at_least < (1 - MARGIN) * self.best.step_seconds).beating(self.best)
+        return found if found is not None and self.goal.of(found) < worth else None
+
+    @cached_property
+    def _other_schedules(self) -> Candidates | None:
+        """The split of the best plan with all schedules but the usual ones."""
         best = self.best.plan
         if best.pipeline == 1 or "schedule" in self.goal.fixed:
             return None
@@ -198,7 +215,7 @@ class Search:
         space, step = priced(self.job, self.cluster, [best.world], {**self.goal.fixed, **split, "schedule": ALL})
         every = Candidates(self.job, space, step, self.goal, self.candidates.by_layer)
         usual = [NAMES.index(name) for name in BY_DEFAULT]
-        return every.among(~np.isin(space.columns["schedule"], usual)).hopeful()
+        return every.among(~np.isin(space.columns["schedule"], usual))
 
     @property
     def tokens(self) -> float:
@@ -267,6 +284,8 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
     cluster = within(measured_machine(job.cluster), request.memory_gib)
     job = replace(job, cluster=cluster, plan=None)
     fixed = read_fixed(without_order(without_update(request.fixed)))
+    if job.train.optimizer == "muon" and any(job.model.expert_counts):  # which puts together what tensor ranks split
+        fixed.setdefault("expert_tensor", 0)
     goal = SearchGoal(request.objective, fixed, request.days, request.tokens)
     counts = device_counts(cluster, goal, request.devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, goal.fixed)

@@ -10,7 +10,7 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.parallel.tensor.patterns import check_split
-from heddle.planning.search.space import SEARCHED_AXES
+from heddle.planning.search.legal import SEARCHED_AXES
 from heddle.spec import Plan
 from heddle.spec.own import OwnModel, own_model
 from heddle.training.prove.prove import conclude, observe

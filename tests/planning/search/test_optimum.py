@@ -7,9 +7,10 @@ import pytest
 
 import heddle
 from heddle.errors import HeddleError
+from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import MARGIN
 from heddle.planning.search.pricing import priced
-from heddle.planning.search.space import SOME, legal_space
+from heddle.planning.search.space import legal_space
 from heddle.simulating.simulation import simulate, simulate_if_fits
 from heddle.spec import Cluster, Data, Device, Efficiency, Job, Link, ModelSpec, Peak, Train
 
@@ -98,6 +99,36 @@ def test_no_plan_of_experts_that_fits_is_faster_than_the_one_that_is_found():
     refused, tight = check(range(100, 116), experts=True)
     assert refused < 6
     assert tight > 8
+
+
+def test_experts_stay_whole_where_that_is_faster_and_the_best_of_both_is_found():
+    chosen = set()
+    for seed in range(200, 212):
+        job = random_job(np.random.default_rng(seed), experts=True)
+        each = {}
+        for width in (0, 1):
+            try:
+                each[width] = heddle.plan(job, by_layer=False, fixed={"expert_tensor": width}).fastest.step_seconds
+            except HeddleError:
+                continue
+        if each:
+            found = heddle.plan(job, by_layer=False).fastest
+            assert found.step_seconds == min(each.values()), seed
+            chosen.add(found.plan.whole_experts)
+    assert chosen == {False, True}
+
+
+def test_plans_that_are_far_too_large_are_not_priced_and_none_of_them_fits():
+    unpriced = 0
+    for seed in range(100, 112):
+        job = random_job(np.random.default_rng(seed), experts=True)
+        tight = replace(job.cluster, device=replace(job.cluster.device, memory_gib=job.cluster.device.memory_gib / 8))
+        space, step = priced(job, tight, [tight.world], {})
+        for row in np.flatnonzero(np.isinf(step.seconds))[:20]:
+            held = simulate(replace(job, plan=space.plan(int(row)), cluster=tight)).worst
+            assert held >= step.memory_at_least[row] > 2 * tight.device.memory_gib * 2**30
+            unpriced += 1
+    assert unpriced > 20
 
 
 @pytest.mark.slow

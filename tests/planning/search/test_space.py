@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError, divisors
-from heddle.planning.search.space import RECOMPUTE, _degrees, _most_below, check_fixed, legal_space, read_fixed
+from heddle.planning.search.fixed import _most_below, check_fixed, read_fixed
+from heddle.planning.search.legal import RECOMPUTE, degrees_of
+from heddle.planning.search.space import legal_space
 from heddle.schedule import NAMES
 from heddle.schedule.registry import BY_DEFAULT
 from heddle.spec import ModelSpec, Plan
@@ -62,6 +64,39 @@ def test_every_legal_plan_is_there_exactly_once(model, batch, devices, sequence)
             for layer in plan.layers_of(chunk, model.layers)
         ]
         assert held == ["full"] * held.count("full") + ["none"] * held.count("none")
+
+
+@settings(max_examples=15)
+@given(st.sampled_from([2, 4, 6]), st.sampled_from([1, 2, 4]), st.integers(1, 8), st.sampled_from([6, 8]))
+def test_experts_are_split_in_every_legal_way(count, batch, devices, sequence):
+    model = ModelSpec(
+        layers=2, hidden=16, heads=4, kv_heads=4, ffn=24, vocab=50, sequence=24, experts=count, top_k=2, expert_ffn=12,
+        activation="swiglu", bias="none", tied=False,
+    )  # fmt: skip
+    fixed = {"recompute": "none", "zero": 0, "virtual": 1, "context": 1}
+    space = legal_space(model, sequence, batch, [devices], fixed)
+    plans = [space.plan(index) for index in range(len(space))]
+    found = set()
+    upto = range(1, devices + 1)
+    for t, p, d, seq, micro, expert, width in product(
+        upto, upto, upto, (False, True), range(1, batch + 1), upto, (0, 1)
+    ):
+        if t * p * d != devices or width > (t > 1):  # one tensor rank splits nothing, whatever is said
+            continue
+        try:
+            plan = Plan(
+                tensor=t, pipeline=p, data=d, sequence=seq, microbatch=micro, expert=expert, expert_tensor=width
+            )  # fmt: skip
+            plan.check(model, batch, sequence)
+        except HeddleError:
+            continue
+        found.add(plan)
+    assert len(plans) == len(set(plans))
+    assert set(plans) == found
+    assert [space.where(plan) for plan in plans] == list(range(len(plans)))
+    whole = legal_space(model, sequence, batch, [devices], fixed | {"expert_tensor": 1})
+    asked = {plan for plan in map(whole.plan, range(len(whole))) if plan.whole_experts}
+    assert asked == {plan for plan in found if plan.whole_experts}
 
 
 @settings(max_examples=20)
@@ -150,7 +185,7 @@ def test_a_batch_that_no_layout_divides_names_the_nearest_that_one_does():
 def test_the_most_devices_below_a_limit_are_found_without_trying_every_count():
     model = ModelSpec(layers=5, hidden=48, heads=12, vocab=50, sequence=16)
     for batch in (1, 4, 9, 30):
-        legal = [count for count in range(1, 200) if next(_degrees(model, 16, batch, [count], {}), None)]
+        legal = [count for count in range(1, 200) if next(degrees_of(model, 16, batch, [count], {}), None)]
         for limit in (2, 7, 23, 60, 199):
             assert _most_below(model, 16, batch, limit) == max(count for count in legal if count < limit)
     with pytest.raises(HeddleError) as error:  # by trying every count this takes minutes
