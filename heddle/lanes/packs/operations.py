@@ -161,8 +161,9 @@ def arrangements(w: Builder, statements: list[Statement]) -> list[list[list[str]
                 left, right = beside(w, left, right, s.lanes, splat) if turns else s.lanes
                 columns[0].append(left)
                 columns[1].append(right)
-            ways.append(columns)
-    return [max(ways, key=lambda way: together(w, way))]
+            if columns not in ways:
+                ways.append(columns)
+    return ways if len(ways) == 1 else [max(ways, key=lambda way: together(w, way))]
 
 
 def together(w: Builder, columns: list[list[str]]) -> int:
