@@ -15,8 +15,8 @@ from heddle.lanes.policy.network import Arrays, Features, features, read_weights
 from heddle.lanes.search import flat
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
-ATTEMPTS = 400  # at most: the greedy one, and with noise; the cheapest is kept
-WORK = 1_500_000  # productions that all attempts may look at together
+ATTEMPTS = 800  # at most: the greedy one, and with noise; the cheapest is kept
+WORK = 2_000_000  # productions that all attempts may look at together
 
 
 def shipped() -> Path | None:
