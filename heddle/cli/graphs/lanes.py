@@ -119,7 +119,9 @@ def bench(
     weights: WEIGHTS = None,
     cflags: CFLAGS = None,
     as_json: JSON = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this file, as JSON.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the table to this file, as JSON.")
+    ] = None,
 ) -> None:
     """Compare the methods on all kernels of a folder.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from heddle.lanes.cost import is_constant
+from heddle.lanes.cost import INTO_ADDRESS, is_constant
 from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.nearest import Nearest
@@ -65,7 +65,8 @@ def shuffles(w: Builder, asked_for: Iterable[int]) -> None:
 
 def asked(w: Builder) -> set[int]:
     """Items that something reads as they are. Others are at most taken apart or shuffled, for which instructions and
-    loads will do: how else they could be made does not matter."""
+    loads will do: how else they could be made does not matter.
+    """
     graph = w.graph
     stack = [n for ways in graph.stores.values() for n in ways]
     stack += [n for item in graph.required for n in graph.makers[item]]
@@ -110,12 +111,13 @@ def patches(w: Builder, n: int, item: Item, same: list[tuple[int, list[int]]], h
 def extracts(w: Builder) -> None:
     """A scalar out of any vector that an instruction or a load makes; grouped by what the lane costs."""
     found: dict[str, dict[int, list[int]]] = {}
+    indices = w.region.function.indices
     for n, item in enumerate(w.graph.items):
         if len(item.lanes) > 1 and w.graph.natives[n]:
             costs = w.each("extract", item.type, len(item.lanes))
             for k, lane in enumerate(w.held(n)):
                 if lane in w.region.position or lane in w.region.carried:
-                    cost = costs[k]
+                    cost = costs[k] + (INTO_ADDRESS if lane in indices else 0)
                     at = found.setdefault(lane, {}).setdefault(cost, [])
                     if n not in at:
                         at.append(n)

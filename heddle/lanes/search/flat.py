@@ -96,7 +96,9 @@ class Flat:
         lists: dict[str, Sequence[Sequence[int]]] = {
             "asks": rows, "ways": [graph.makes(need) for need in self.needs], "makers": graph.makers,
             "wanted": [need.items for need in self.needs], "store": list(graph.stores.values()),
-            "writes": [[stores[m] for m in some] if item < 0 else () for some, item in zip(members, gives, strict=True)],
+            "writes": [
+                [stores[m] for m in some] if item < 0 else () for some, item in zip(members, gives, strict=True)
+            ],
             "touches": [
                 [accesses[m] for m in some if m in accesses] if kind in TOUCHES else ()
                 for some, kind in zip(members, kinds, strict=True)
@@ -106,9 +108,7 @@ class Flat:
         self.arrays = {name: np.array(values, dtype=np.int32) for name, values in arrays.items()}
         for name, some in lists.items():
             self.arrays[f"{name}_at"], self.arrays[name] = _lists(some)
-        self.arrays["meets_at"], self.arrays["meets"] = _turned(
-            self.arrays["ways_at"], self.arrays["ways"], len(costs)
-        )
+        self.arrays["meets_at"], self.arrays["meets"] = _turned(self.arrays["ways_at"], self.arrays["ways"], len(costs))
         self.counts = (len(costs), len(graph.items), len(number), len(stores), len(must), len(accesses))
 
     def _struct(self, **more: Array) -> _Graph:

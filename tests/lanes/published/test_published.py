@@ -14,11 +14,11 @@ from heddle.lanes.choose import choice
 from heddle.lanes.cost import is_constant
 from heddle.lanes.dependence import regions
 from heddle.lanes.ir import MEMORY_BYTES
+from heddle.lanes.policy.kernels import kernel
+from heddle.lanes.portfolio import Options, improve, read
 from heddle.lanes.published.ilp import Terms, choose
 from heddle.lanes.published.orders import LaneOrders
 from heddle.lanes.published.units import Level, Unit
-from heddle.lanes.policy.kernels import kernel
-from heddle.lanes.portfolio import Options, improve, read
 from tests.lanes.test_budget import sums
 from tests.lanes.test_random_functions import agree, promised
 
