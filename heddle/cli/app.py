@@ -20,8 +20,7 @@ from heddle.cli.decide.simulate import simulate
 from heddle.cli.decide.validate import validate
 from heddle.cli.demo import demo
 from heddle.cli.exchange import data, export, import_
-from heddle.cli.graphs import tiles
-from heddle.cli.graphs.lanes import lanes
+from heddle.cli.graphs import lanes, tiles
 from heddle.cli.graphs.piper import piper
 from heddle.cli.graphs.place import place
 from heddle.cli.graphs.regions import regions
@@ -58,7 +57,7 @@ PANELS: dict[str, list[Callable[..., None] | tuple[str, typer.Typer]]] = {
     LOOK: [report, explore, watch, compare, trace, inspect, models],
     EXCHANGE: [("data", data.app), ("import", import_.app), ("export", export.app)],
     GRAPHS: [piper, place, regions, ("tiles", tiles.app)],
-    KERNELS: [lanes],
+    KERNELS: [("lanes", lanes.app)],
 }
 for panel, commands in PANELS.items():
     for command in commands:

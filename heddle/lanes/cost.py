@@ -24,6 +24,10 @@ NEAREST = {
     "alderlake": "skylake", "raptorlake": "skylake", "znver1": "znver3", "znver2": "znver3", "znver5": "znver4",
 }  # fmt: skip
 
+INTO_ADDRESS = (
+    2  # more for an extract into an address: the access waits for it to go from one file of registers to another
+)
+
 COSTS = Path(__file__).parent / "costs"  # one file for each family of CPUs
 
 
@@ -106,7 +110,12 @@ class Table:
         return self.costs.get(f"{s.op} {kind}")
 
     def gather(self, kind: str, width: int) -> int:
-        """Lanes from anywhere, which only LLVM's packing uses: its rule, for each register of addresses."""
+        """Lanes from anywhere, by LLVM's rule: their loads, and two for each register of addresses.
+
+        No CPU gathers bytes or halves: each address is extracted, and each value inserted.
+        """
+        if BITS.get(kind, 64) < 32:
+            return width * (self.get(f"load {kind}") + 2 + INTO_ADDRESS)
         registers = -(-width * max(64, BITS.get(kind, 64)) // self.register)
         return self.get(f"gather {vector(kind, width)}", 2 * registers + width * self.get(f"load {kind}"))
 
@@ -308,11 +317,15 @@ def definitions(function: Function) -> dict[str, Statement]:
 
 def costs_of_blocks(t: Table, function: Function) -> dict[str, int]:
     """The cost of each block."""
-    defs = definitions(function)
-    return {b.label: block_cost(t, b.statements, defs) for b in function.blocks}
+    defs, indices = definitions(function), function.indices
+    return {
+        b.label: block_cost(t, b.statements, defs)
+        + INTO_ADDRESS * sum(s.op == "extractelement" and s.name in indices for s in b.statements)
+        for b in function.blocks
+    }
 
 
 __all__ = [
-    "INTRINSICS", "Table", "block_cost", "costs_of_blocks", "definitions", "families", "family_here", "is_constant",
-    "parts", "statement_cost", "table", "vector",
+    "INTO_ADDRESS", "INTRINSICS", "Table", "block_cost", "costs_of_blocks", "definitions", "families", "family_here",
+    "is_constant", "parts", "statement_cost", "table", "vector",
 ]  # fmt: skip

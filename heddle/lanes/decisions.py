@@ -12,15 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heddle.lanes import packs, pairs
+from heddle.lanes import packs, published
 from heddle.lanes.choose import choice, ilp
 from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.policy.decide import decide, weights
 
-SEEDING = 0.2  # of the integer program's time goes to pairs: it takes their packs, and may start from their answer, …
-MOST_SEEDED = 150  # … in regions of so many statements; in longer ones pairs take too long
 ORDER = ("policy", "pairs", "ilp")
 
 
@@ -30,7 +28,7 @@ class RegionDecision:
 
     graph: packs.Graph
     scalar: int
-    pairing: pairs.Pairing | None
+    pairing: published.Pairing | None
     solutions: dict[str, choice.Solution] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -46,10 +44,7 @@ class Decisions:
         return region.shape in self.known
 
     def of(self, region: Region, seconds: float) -> RegionDecision:
-        """Choose by the policy, by pairs as published, and by the integer program ("ilp").
-
-        The integer program has the packs of pairs among its vectors, and starts from the best known.
-        """
+        """Choose by the policy, by the integer program ("ilp"), which starts from that, or by pairs as published."""
         key = region.shape
         before = self.known.get(key)
         if before is not None and (same := self._again(region, before)) is not None:
@@ -71,17 +66,16 @@ class Decisions:
         )
 
     def _new(self, region: Region, seconds: float) -> RegionDecision:
+        pairing = None
         began = time.process_time()
-        pairing, given = None, seconds * (1.0 if "pairs" in self.methods else SEEDING)
         with _no_collector():
-            if "pairs" in self.methods or ("ilp" in self.methods and len(region.statements) <= MOST_SEEDED):
-                pairing = pairs.pack(region, self.table, given / 2)
-            paired, began = time.process_time() - began, time.process_time()  # which the policy does without
+            if "pairs" in self.methods:
+                pairing = published.pack(region, self.table, seconds / 2)
             graph = packs.build(region, self.table, pairing.packs if pairing is not None else ())
-        plain = choice.used(graph, choice.scalar_choice(graph))
+            plain = choice.used(graph, choice.scalar_choice(graph))
         built = time.process_time() - began
         made = RegionDecision(graph, choice.cost_of(graph, plain), pairing)
-        if not any(p.native or p.kind == "store" for p in graph.productions):
+        if not any(graph.natives) and not any(p.kind == "store" for p in graph.productions):
             made.seconds = dict.fromkeys(self.methods, built)
             return made
         known = plain
@@ -91,23 +85,13 @@ class Decisions:
                 if method == "policy":
                     found = decide(graph, weights(self.policy))
                     known = sorted(found.packing.order)
-                elif method == "pairs" and pairing is not None:
-                    found = pairs.solve(graph, pairing, given / 2)
-                else:
-                    found = self._exact(graph, pairing, known, seconds, given)
+                elif pairing is not None:
+                    found = published.solve(graph, pairing, seconds / 2)
+                else:  # the policy has been through the greedy choice
+                    found = ilp.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
             made.solutions[method] = found
-            made.seconds[method] = built + time.process_time() - began + (0.0 if method == "policy" else paired)
+            made.seconds[method] = built + time.process_time() - began
         return made
-
-    def _exact(
-        self, graph: packs.Graph, pairing: pairs.Pairing | None, known: list[int], seconds: float, given: float
-    ) -> choice.Solution:
-        if pairing is not None:
-            seconds -= given
-            paired = sorted(pairs.solve(graph, pairing, given / 2).packing.order)
-            known = min(known, paired, key=lambda chosen: choice.cost_of(graph, chosen))
-        # The policy has been through the greedy choice.
-        return ilp.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
 
 
 def _problem(graph: packs.Graph) -> object:

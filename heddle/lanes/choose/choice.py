@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from dataclasses import dataclass, field
 from typing import Any
 
 from heddle.lanes.choose.schedule import Packing
 from heddle.lanes.packs import Graph
+from heddle.lanes.search import flat
 
 
 @dataclass
@@ -106,52 +105,4 @@ def greedy(graph: Graph) -> list[int]:
 
 def estimates(graph: Graph) -> list[float]:
     """What each production costs with all it needs, where what several read is shared between them."""
-    if graph.estimates:
-        return graph.estimates
-    readers = [0] * len(graph.items)
-    for p in graph.productions:
-        if p.kind in ("scalar", "pack", "store", "load"):
-            for need in p.needs:
-                for item in need.items:
-                    readers[item] += 1
-    shares = [max(1, min(count, 3) * 0.75) for count in readers]
-    known: list[float | None] = [None] * len(graph.productions)  # less than nothing while it is asked for
-    # Of any maker, and of one that is an instruction: what is asked for over and over, once all makers are known.
-    settled: tuple[list[float | None], ...] = ([None] * len(graph.items), [None] * len(graph.items))
-
-    def item_cost(item: int, only_native: bool) -> float:
-        cheapest, complete = math.inf, True
-        makers = graph.natives[item] if only_native else graph.makers[item]
-        for n in makers:
-            cost = known[n]
-            if cost is None:
-                cost = production(n)
-            elif cost < 0:
-                cost, complete = 1e9, False
-            if cost < cheapest:
-                cheapest = cost
-        cheapest = (cheapest if makers else 1e9) / shares[item]
-        if complete:
-            settled[only_native][item] = cheapest
-        return cheapest
-
-    def production(n: int) -> float:
-        known[n] = -1.0
-        p, above = graph.productions[n], 0.0
-        for items, native in () if p.late else p.needs:  # made anyway, and it may need this one
-            costs = settled[native]
-            if len(items) == 1:
-                cost = costs[items[0]]
-                above += item_cost(items[0], native) if cost is None else cost
-            else:
-                above += min([item_cost(i, native) if (c := costs[i]) is None else c for i in items])
-        known[n] = total = p.cost + above
-        return total
-
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 20000))
-    try:
-        graph.estimates = [production(n) if (c := known[n]) is None else c for n in range(len(known))]
-        return graph.estimates
-    finally:
-        sys.setrecursionlimit(limit)
+    return [float(cost) for cost in flat(graph).estimates.tolist()]

@@ -44,6 +44,16 @@ class Function:
         """The statement of every value that is no argument."""
         return {s.name: s for b in self.blocks for s in b.statements if s.name}
 
+    @cached_property
+    def indices(self) -> frozenset[str]:
+        """Values that go into addresses as they are, or made wider or narrower."""
+        every = [s for b in self.blocks for s in b.statements]
+        found = {v for s in every if s.op == "getelementptr" for v in s.uses}
+        for s in reversed(every):  # a cast stands before what reads it, but for loops, round which few go
+            if s.op in ("zext", "sext", "trunc", "freeze") and s.name in found:
+                found.update(s.uses)
+        return frozenset(found)
+
     def text(self) -> str:
         lines = [self.head]
         for block in self.blocks:

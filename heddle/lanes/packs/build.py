@@ -12,10 +12,10 @@ from heddle.lanes.packs.memory import cover, store, windows
 from heddle.lanes.packs.operations import loaded, pack, with_identities
 from heddle.lanes.packs.phis import carries, leave, phi, phis
 from heddle.lanes.packs.reductions import reductions
-from heddle.lanes.packs.shuffles import extracts, shuffles
+from heddle.lanes.packs.shuffles import asked, extracts, put_together, shuffles
 from heddle.lanes.packs.twins import twins
 
-FORWARD = 3  # steps from loads towards their users, where no store leads to them
+FORWARD = 1  # steps from loads towards their users, where no store leads to them: what twins do not find
 
 
 def build(region: Region, table: Table, seeds: Sequence[tuple[int, ...]] = ()) -> Graph:
@@ -48,7 +48,9 @@ def build(region: Region, table: Table, seeds: Sequence[tuple[int, ...]] = ()) -
     drain(w)
     reductions(w)
     drain(w)
-    shuffles(w)
+    wanted = sorted(asked(w))
+    put_together(w, wanted)
+    shuffles(w, wanted)
     extracts(w)
     leave(w)
     return w.graph
@@ -85,7 +87,7 @@ def expand(w: Builder, n: int) -> None:
         cost = w.table.get(f"first {t} 0", 0) + w.table.get(f"broadcast {t}")
         w.add(Production("broadcast", n, cost, w.needs(lanes)))
         return
-    put_together(w, n, item)
+    of_halves(w, n, item)
     if len(set(lanes)) == width and w.region.carried.keys() >= set(lanes):
         phi(w, n, item)
         return
@@ -102,9 +104,9 @@ def expand(w: Builder, n: int) -> None:
     from_distinct(w, item)
 
 
-def put_together(w: Builder, n: int, item: Item) -> None:
+def of_halves(w: Builder, n: int, item: Item) -> None:
     lanes, width, kind = item.lanes, len(item.lanes), item.type
-    w.add(Production("build", n, w.build(kind, lanes), w.needs(lanes)))
+    w.apart.add(n)
     if width >= 4:
         low, high = w.vector(lanes[: width // 2], kind), w.vector(lanes[width // 2 :], kind)
         if low is not None and high is not None:

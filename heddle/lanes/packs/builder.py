@@ -30,6 +30,7 @@ class Builder:
         self.alike: dict[tuple[str, str, bool, int], int] = {}  # how well values go side by side, once asked
         self.turned: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, ...]] = {}  # operands beside others
         self.given: dict[int, set[str]] = {}  # lanes that go into the instruction that makes a vector as they come out
+        self.apart: set[int] = set()  # vectors that could be put together lane by lane
         self.covered: set[tuple[str, tuple[int, ...]]] = set()  # loads whose windows have been thought of
         self.packable = [s.packable for s in self.statements]
         self.signature = [s.signature for s in self.statements]

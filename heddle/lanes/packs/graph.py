@@ -65,7 +65,7 @@ class Graph:
     stores: dict[int, list[int]] = field(default_factory=dict)  # productions that do each store
     required: list[int] = field(default_factory=list)  # scalars that are read beyond the region, and …
     leaving: dict[int, str] = field(default_factory=dict)  # … items that stand for values read only behind the loop
-    estimates: list[float] = field(default_factory=list)  # of each production with all it needs, once asked for
+    flat: object = None  # the same as arrays, once asked for
 
     @cached_property
     def live(self) -> dict[int, list[int]]:

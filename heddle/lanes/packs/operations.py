@@ -144,28 +144,31 @@ def loaded(w: Builder, column: list[str]) -> bool:
 
 
 def arrangements(w: Builder, statements: list[Statement]) -> list[list[list[str]]]:
-    """Operands by position; for operations that commute, several ways to lay their operands side by side."""
+    """Operands by position; for operations that commute, the way to lay their operands side by side that looks best.
+
+    More than one way would double the vectors of every level above: the room for vectors then ends before the loads.
+    """
     plain = [list(column) for column in zip(*[s.lanes for s in statements], strict=True)]
     commuting = [commutes(s) for s in statements]
     if not any(commuting):
         return [plain]
     ways = [plain]
+    a, b = statements[0].lanes
     for splat in (False, True):
-        for swapped in (False, True):
-            a, b = statements[0].lanes
-            a, b = (b, a) if swapped and commuting[0] else (a, b)
-            left, right = [a], [b]
+        for left, right in ((a, b),) if all(commuting) or not commuting[0] else ((a, b), (b, a)):
+            columns = [[left], [right]]
             for s, turns in zip(statements[1:], commuting[1:], strict=True):
-                a, b = beside(w, a, b, s.lanes, splat) if turns else s.lanes
-                left.append(a)
-                right.append(b)
-            ways.append([left, right])
-    unique: dict[tuple[tuple[str, ...], ...], list[list[str]]] = {}
-    every = all(commuting)
-    for way in ways:
-        key = tuple(map(tuple, way))
-        unique.setdefault(tuple(sorted(key)) if every else key, way)
-    return list(unique.values())
+                left, right = beside(w, left, right, s.lanes, splat) if turns else s.lanes
+                columns[0].append(left)
+                columns[1].append(right)
+            if columns not in ways:
+                ways.append(columns)
+    return ways if len(ways) == 1 else [max(ways, key=lambda way: together(w, way))]
+
+
+def together(w: Builder, columns: list[list[str]]) -> int:
+    """How well the lanes of each operand go side by side."""
+    return sum(likeness(w, a, b, True) for column in columns for a, b in itertools.pairwise(column))
 
 
 def beside(w: Builder, left: str, right: str, lanes: tuple[str, ...], splat: bool) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from heddle.lanes.cost import is_constant
+from heddle.lanes.cost import INTO_ADDRESS, is_constant
 from heddle.lanes.packs.builder import Builder
 from heddle.lanes.packs.graph import Item, Need, Production
 from heddle.lanes.packs.nearest import Nearest
@@ -35,11 +35,20 @@ class Holders:
             yield bit.bit_length() - 1
 
 
-def shuffles(w: Builder) -> None:
+def put_together(w: Builder, wanted: Iterable[int]) -> None:
+    """Lane by lane."""
+    for n in wanted:
+        if n in w.apart:
+            kind, lanes = w.graph.items[n]
+            w.add(Production("build", n, w.build(kind, lanes), w.needs(lanes)))
+
+
+def shuffles(w: Builder, asked_for: Iterable[int]) -> None:
     wanted = [
         n
-        for n, item in enumerate(w.graph.items)
-        if len(item.lanes) > 1 and not any(is_constant(v) or v.startswith("%!") for v in item.lanes)
+        for n in asked_for
+        if len(w.graph.items[n].lanes) > 1
+        and not any(is_constant(v) or v.startswith("%!") for v in w.graph.items[n].lanes)
     ]
     holders, nearest = Holders(w), Nearest(w, wanted)
     for n in wanted:
@@ -52,6 +61,27 @@ def shuffles(w: Builder) -> None:
                 both = (holders.need[a], holders.need[b])
                 w.add(Production("shuffle2", n, cost, both, (), (mask,), (a, b)))
         patches(w, n, item, nearest.same.get(n, []), holders)
+
+
+def asked(w: Builder) -> set[int]:
+    """Items that something reads as they are. Others are at most taken apart or shuffled, for which instructions and
+    loads will do: how else they could be made does not matter.
+    """
+    graph = w.graph
+    stack = [n for ways in graph.stores.values() for n in ways]
+    stack += [n for item in graph.required for n in graph.makers[item]]
+    stack += [n for natives in graph.natives for n in natives]
+    found: set[int] = set()
+    done = set(stack)
+    while stack:
+        for items, native in graph.productions[stack.pop()].needs:
+            for item in () if native else items:
+                if item not in found:
+                    found.add(item)
+                    new = [n for n in graph.makers[item] if n not in done]
+                    done.update(new)
+                    stack += new
+    return found
 
 
 def of_one(w: Builder, n: int, item: Item, holders: Holders) -> None:
@@ -81,12 +111,13 @@ def patches(w: Builder, n: int, item: Item, same: list[tuple[int, list[int]]], h
 def extracts(w: Builder) -> None:
     """A scalar out of any vector that an instruction or a load makes; grouped by what the lane costs."""
     found: dict[str, dict[int, list[int]]] = {}
+    indices = w.region.function.indices
     for n, item in enumerate(w.graph.items):
         if len(item.lanes) > 1 and w.graph.natives[n]:
             costs = w.each("extract", item.type, len(item.lanes))
             for k, lane in enumerate(w.held(n)):
                 if lane in w.region.position or lane in w.region.carried:
-                    cost = costs[k]
+                    cost = costs[k] + (INTO_ADDRESS if lane in indices else 0)
                     at = found.setdefault(lane, {}).setdefault(cost, [])
                     if n not in at:
                         at.append(n)

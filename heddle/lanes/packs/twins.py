@@ -6,7 +6,7 @@ vector, and yet two copies of a long computation are worth a few inserts and ext
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 
 from heddle.lanes.cost import is_constant
 from heddle.lanes.packs.builder import Builder
@@ -18,25 +18,36 @@ MOST = 64  # copies that are laid side by side
 def twins(w: Builder) -> list[list[str]]:
     """Values of one shape, side by side as they come."""
     found: dict[tuple[int, ...], None] = {}
-    for depth in DEPTHS:
-        for members in _alike(w, depth):
-            found |= dict.fromkeys(w.windows(members, w.statements[members[0]].type, both_ends=False))
+    for shapes in _shapes(w):
+        groups: dict[int, list[int]] = {}
+        for i, s in enumerate(w.statements):
+            if s.name and w.packable[i] and not s.memory and s.op != "bitcast":
+                groups.setdefault(shapes[i], []).append(i)
+        for members in groups.values():
+            if len(members) > 1:
+                some = members[:MOST]
+                found |= dict.fromkeys(w.windows(some, w.statements[some[0]].type, both_ends=False))
     return [[w.statements[m].name or "" for m in some] for some in found if w.region.independent(list(some))]
 
 
-def _alike(w: Builder, depth: int) -> list[list[int]]:
-    """Statements of the same operations, so many steps back."""
-    position, lanes = w.region.position, [s.lanes for s in w.statements]
-    shapes: list[Hashable] = list(w.signature)
-    for _ in range(depth):
-        numbers: dict[Hashable, int] = {}
-        known = {v: shapes[at] for v, at in position.items()}
-        shapes = [
-            numbers.setdefault((own, *(known.get(v, is_constant(v)) for v in used)), len(numbers))
-            for own, used in zip(w.signature, lanes, strict=True)
-        ]
-    groups: dict[Hashable, list[int]] = {}
-    for i, s in enumerate(w.statements):
-        if s.name and w.packable[i] and not s.memory and s.op != "bitcast":
-            groups.setdefault(shapes[i], []).append(i)
-    return [members[:MOST] for members in groups.values() if len(members) > 1]
+def _shapes(w: Builder) -> Iterator[list[int]]:
+    """Numbers that are the same for statements of the same operations, so many steps back."""
+    position = w.region.position
+    used = [[position.get(v, -1 - is_constant(v)) for v in s.lanes] for s in w.statements]
+    own = _numbered(w.signature)
+    shapes, step = own, 0
+    for depth in DEPTHS:
+        while step < depth:
+            step += 1
+            seen = [*shapes, -2, -1]  # what is not made here: constants, and the rest
+            following = _numbered([(mine, *[seen[k] for k in some]) for mine, some in zip(own, used, strict=True)])
+            if following == shapes:
+                step = max(DEPTHS)  # nothing more to tell apart
+            shapes = following
+        yield shapes
+
+
+def _numbered(keys: Sequence[Hashable]) -> list[int]:
+    """By whom they are first equal to."""
+    number: dict[Hashable, int] = {}
+    return [number.setdefault(key, len(number)) for key in keys]

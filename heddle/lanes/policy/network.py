@@ -5,11 +5,9 @@ Written once, for NumPy and torch alike: `Arrays` is what differs. Users need no
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,10 @@ import numpy as np
 
 from heddle.errors import HeddleError
 from heddle.files import parse_json, read_bytes, shown
-from heddle.lanes.choose.choice import estimates
 from heddle.lanes.cost import is_constant
 from heddle.lanes.ir import BITS
 from heddle.lanes.packs import Graph
+from heddle.lanes.search import flat
 
 LARGEST = 16 << 20  # bytes of a file of weights; those that ship have a hundredth of it
 HIDDEN = 32
@@ -142,39 +140,43 @@ def _sums(index: Any, which: Any) -> _Sums:
 
 def features(graph: Graph) -> Features:
     """What the network sees before anything is decided."""
-    price = [min(e, 1e4) for e in estimates(graph)]
-    cheapest = [min([price[m] for m in makers], default=0.0) for makers in graph.makers]
+    f = flat(graph)
+    price, gives = np.minimum(f.estimates, 1e4).astype(np.float64), f.arrays["gives"].astype(np.int64)
+    count, of_item = len(graph.items), gives >= 0
+    does = np.array(list(map(len, f.members)))
+    cheapest = np.full(count, np.inf)
+    np.minimum.at(cheapest, gives[of_item], price[of_item])
+    cheapest[np.isinf(cheapest)] = 0.0
     # A store of several is compared for each of them.
-    each = {i: min([price[m] / len(graph.productions[m].members) for m in ways]) for i, ways in graph.stores.items()}
-    kinds, gives_item, costs, needs, members, *_ = zip(*graph.productions, strict=True)
-    excess = [
-        mine - cheapest[item] if item >= 0 else mine / len(does) - each[does[0]]
-        for mine, item, does in zip(price, gives_item, members, strict=True)
-    ]
+    share, first = price / np.maximum(does, 1), f.arrays["writes"][f.arrays["writes_at"][:-1][~of_item]]
+    each = np.array([share[ways].min() for ways in graph.stores.values()])
+    excess = np.where(of_item, price - cheapest[np.maximum(gives, 0)], share)
+    excess[~of_item] -= each[first]
     productions = np.zeros((len(price), PRODUCTION_FEATURES), dtype=np.float32)
-    productions[np.arange(len(price)), [NUMBER[kind] for kind in kinds]] = 1
-    asked = np.array(list(map(len, needs)))
+    productions[np.arange(len(price)), [NUMBER[kind] for kind in f.kinds]] = 1
+    asked = np.diff(f.arrays["asks_at"])
     columns = (
-        np.array(costs) / 4, np.array(list(map(len, members))) / 8,
-        np.log1p(price) / 4, np.log1p(np.maximum(excess, 0.0)) / 4, asked / 4,
+        f.arrays["cost"] / 4, does / 8, np.log1p(price) / 4, np.log1p(np.maximum(excess, 0.0)) / 4, asked / 4,
     )  # fmt: skip
     for k, column in enumerate(columns):
         productions[:, len(KINDS) + k] = column
-    gives = np.array(gives_item)
-    gives[gives < 0] = len(graph.items)
-    wanted = [need.items for some in needs for need in some]  # an edge for each item of each need of each production
-    at = np.array(list(chain.from_iterable(wanted)), dtype=np.int64)
-    of = np.repeat(np.repeat(np.arange(len(price)), asked), np.array(list(map(len, wanted)), dtype=np.int64))
-    items = np.zeros((len(graph.items) + 1, ITEM_FEATURES), dtype=np.float32)
-    readers = np.bincount(at, minlength=len(graph.items)).tolist()
-    items[:-1, :8] = [
-        (
-            len(lanes) == 1, math.log2(len(lanes)) / 4, sum(map(is_constant, lanes)) / len(lanes),
-            len(set(lanes)) / len(lanes), math.log1p(len(makers)) / 3, math.log1p(read) / 3,
-            BITS.get(kind, 64) / 64, math.log1p(least) / 4,
-        )
-        for (kind, lanes), makers, read, least in zip(graph.items, graph.makers, readers, cheapest, strict=True)
-    ]  # fmt: skip
+    gives[~of_item] = count
+    # An edge for each item of each need of each production.
+    sizes = np.diff(f.arrays["wanted_at"])[f.arrays["asks"]]
+    starts = f.arrays["wanted_at"][:-1][f.arrays["asks"]]
+    within = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    at = f.arrays["wanted"][np.repeat(starts, sizes) + within].astype(np.int64)
+    of = np.repeat(np.repeat(np.arange(len(price)), asked), sizes)
+    items = np.zeros((count + 1, ITEM_FEATURES), dtype=np.float32)
+    lanes = [item.lanes for item in graph.items]
+    widths = np.array(list(map(len, lanes)))
+    items[:-1, 0], items[:-1, 1] = widths == 1, np.log2(widths) / 4
+    items[:-1, 2] = np.array([sum(map(is_constant, some)) for some in lanes]) / widths
+    items[:-1, 3] = np.array([len(set(some)) for some in lanes]) / widths
+    items[:-1, 4] = np.log1p(np.diff(f.arrays["makers_at"])) / 3
+    items[:-1, 5] = np.log1p(np.bincount(at, minlength=count)) / 3
+    items[:-1, 6] = [BITS.get(item.type, 64) / 64 for item in graph.items]
+    items[:-1, 7] = np.log1p(cheapest) / 4
     return Features(
         items, productions, gives, of, at,
         _counts(gives, len(items)), _counts(at, len(items)), _counts(of, len(productions)),

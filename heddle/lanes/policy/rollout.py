@@ -1,4 +1,7 @@
-"""Decisions one after another, from the stores upwards: everything that is asked for gets one of its productions."""
+"""Decisions one after another, from the stores upwards: everything that is asked for gets one of its productions.
+
+This is how the policy learns; when it decides, `search.c` does the same many times over.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ import numpy as np
 from heddle.lanes.packs import Graph, Need
 from heddle.lanes.policy.network import Features
 
-LOOKS = 6  # at most so often the network sees what was decided while it learns; then its last scores hold
-NOISE = (0.4, 1.0, 2.5)  # of the attempts after the first, in turn: near to what the network says, and farther away
+LOOKS = 3  # at most so often the network sees what was decided; then its last scores hold
 
 Scores = np.ndarray[Any, Any]
 
@@ -31,8 +33,6 @@ class Demands:
         for p in graph.productions:
             self.asks.append([number[a] if a in number else self._number(number, a) for a in p.needs])
         self.required = [self._number(number, Need((item,))) for item in graph.required]
-        self.costs = [p.cost for p in graph.productions]
-        self.writes = [p.gives < 0 for p in graph.productions]
 
     def _number(self, number: dict[Need, int], need: Need) -> int:
         if need not in number:
@@ -93,16 +93,7 @@ class State:
         return f.with_state(items, productions)
 
 
-def roll(
-    demands: Demands,
-    f: Features,
-    score: Callable[[Features], Scores],
-    banned: frozenset[int] = frozenset(),
-    noise: np.random.Generator | None = None,
-    first: Scores | None = None,
-    spread: float = NOISE[0],
-    looks: int = LOOKS,
-) -> tuple[State, list[State]]:
+def roll(demands: Demands, f: Features, score: Callable[[Features], Scores]) -> tuple[State, list[State]]:
     """Decide everything: stores, then vectors, then scalars. Also the states at which the network looked.
 
     Only legal productions are ever considered: not a store that is done already, nor an item nobody can make.
@@ -111,25 +102,22 @@ def roll(
     state = State.first(demands)
     seen: list[State] = []
 
-    def look(known: Scores | None = None) -> list[float]:
+    def look() -> list[float]:
         seen.append(state.copy())
-        value = score(state.marked(f)) if known is None else known
-        spoken: list[float] = (value if noise is None else value + noise.gumbel(size=value.shape) * spread).tolist()
-        return spoken
+        return list(score(state.marked(f)).tolist())
 
-    value = look(first)
+    value = look()
     for i, ways in graph.stores.items():
         if i not in state.stored:
-            legal = [n for n in ways if n not in banned and state.stored.isdisjoint(graph.productions[n].members)]
+            legal = [n for n in ways if state.stored.isdisjoint(graph.productions[n].members)]
             state.take(_highest(value, legal))
     while state.asked:
-        if len(seen) < looks:
+        if len(seen) < LOOKS:
             value = look()
         now = [need for need in state.asked if demands.wide[need]] or list(state.asked)
         for need in now:
             if need in state.asked:
-                ways = demands.ways[need]
-                state.take(_highest(value, [n for n in ways if n not in banned] or ways if banned else ways))
+                state.take(_highest(value, demands.ways[need]))
     return state, seen
 
 

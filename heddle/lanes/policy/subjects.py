@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from heddle.errors import HeddleError
-from heddle.lanes import ir, packs, pairs
+from heddle.lanes import ir, packs
 from heddle.lanes.choose import choice, ilp
 from heddle.lanes.cost import Table
 from heddle.lanes.decisions import start
@@ -28,8 +28,7 @@ from heddle.lanes.portfolio import read
 
 LONGEST = 120_000  # characters of IR of a variant: nests unrolled at every level say the same over and over
 LARGEST = 5000  # productions of a graph to learn from
-SOLVE = 3.0  # seconds for each answer of the integer program
-SEEDING = 0.3  # seconds for pairs
+SOLVE = 2.0  # seconds for each answer of the integer program
 NEAR = 0.1  # of the optimum: an answer is worth imitating though it is not proved
 # The same program again, as compilers and users vary it: unrolled, in another type, with operands exchanged.
 VARIANTS: tuple[tuple[str, ...], ...] = (
@@ -86,11 +85,8 @@ def at_once(work: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
         yield from pool.imap(work, tasks)
 
 
-def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region, bool]]:
-    """Stretches of code that differ; a function of a collection such as TSVC is a program of its own.
-
-    Every third one has the packs of pairs among its vectors, as the integer program will give them to the policy.
-    """
+def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region]]:
+    """Stretches of code that differ; a function of a collection such as TSVC is a program of its own."""
     seen: set[tuple[str, ...]] = set()
     for program, text in _texts(folder, seeds):
         module = ir.take_apart(text)
@@ -99,13 +95,13 @@ def _regions(folder: Path | None, seeds: range) -> Iterator[tuple[str, Region, b
                 shape = tuple(statement.op for statement in region.statements)
                 if shape not in seen:  # else it is the same code again, as inlining and unrolling leave it
                     seen.add(shape)
-                    yield f"{program} {function.name}", region, len(seen) % 3 == 0
+                    yield f"{program} {function.name}", region
 
 
-def _solved(table: Table, task: tuple[str, Region, bool]) -> SolvedStretch | None:
+def _solved(table: Table, task: tuple[str, Region]) -> SolvedStretch | None:
     """The integer program's answer; none where there is nothing to imitate."""
-    program, region, seeded = task
-    graph = packs.build(region, table, pairs.pack(region, table, SEEDING).packs if seeded else ())
+    program, region = task
+    graph = packs.build(region, table)
     if len(graph.productions) > LARGEST or not any(p.native for p in graph.productions):
         return None
     plain = choice.used(graph, choice.scalar_choice(graph))
@@ -114,7 +110,9 @@ def _solved(table: Table, task: tuple[str, Region, bool]) -> SolvedStretch | Non
     if found.gap > NEAR:
         return None
     answer = sorted(found.packing.order)
-    return SolvedStretch(program, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
+    made = SolvedStretch(program, Demands(graph), features(graph), scalar, found.cost, answer, found.seconds)
+    graph.flat = None  # would go from process to process
+    return made
 
 
 def _texts(folder: Path | None, seeds: range) -> Iterator[tuple[str, str]]:

@@ -26,9 +26,9 @@ from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
 from heddle.lanes.policy.rollout import roll
 from heddle.lanes.policy.subjects import SOLVE, Lesson, SolvedStretch, at_once, lesson, subjects, taught
 
-MADE_UP = 1000  # kernels from the generator, …
+MADE_UP = 400  # kernels from the generator, …
 FIRST = 10_000  # … from this seed on
-EPOCHS = 8
+EPOCHS = 6
 DAGGER = 2  # times the student goes first
 RATE = 3e-3
 DECAY = 0.01

@@ -1,7 +1,7 @@
 """The program as published (goSLP): pairs chosen together, pairs of pairs until a register is full, then lane orders.
 
-It stands beside `choose.ilp`, which chooses among ordered packs of all widths at once. What comes out is a
-list of packs; they become productions like any others, so that emission and check are the same.
+Only for comparison with `choose.ilp`, which chooses among ordered packs of all widths at once; nothing else asks for
+it. What comes out is a list of packs; they become productions like any others, so that emission and check are the same.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from heddle.lanes.choose.ilp import solve as cheapest
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.packs import Graph
-from heddle.lanes.pairs.ilp import Terms, choose
-from heddle.lanes.pairs.orders import LaneOrders
-from heddle.lanes.pairs.units import Level, Unit
+from heddle.lanes.published.ilp import Terms, choose
+from heddle.lanes.published.orders import LaneOrders
+from heddle.lanes.published.units import Level, Unit
 
 SHARE = 0.75  # of the seconds that are left goes to each width
 GLUE = ("scalar", "constant", "broadcast", "build", "concat", "shuffle", "shuffle2", "patch", "extract",

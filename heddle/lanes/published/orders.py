@@ -13,7 +13,7 @@ from itertools import permutations
 
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
-from heddle.lanes.pairs.units import Lanes, Unit, operand_type
+from heddle.lanes.published.units import Lanes, Unit, operand_type
 
 ALL = 4  # lanes up to which all orders are tried; wider packs take theirs from what they read and who reads them
 MOST = 24  # orders of a pack

@@ -8,16 +8,17 @@ import pytest
 pytest.importorskip("llvmlite")
 pytest.importorskip("ortools")
 
-from heddle.lanes import cost, ir, packs, pairs
+from heddle.lanes import cost, ir, packs
+from heddle.lanes import published as pairs
 from heddle.lanes.choose import choice
 from heddle.lanes.cost import is_constant
 from heddle.lanes.dependence import regions
 from heddle.lanes.ir import MEMORY_BYTES
-from heddle.lanes.pairs.ilp import Terms, choose
-from heddle.lanes.pairs.orders import LaneOrders
-from heddle.lanes.pairs.units import Level, Unit
 from heddle.lanes.policy.kernels import kernel
 from heddle.lanes.portfolio import Options, improve, read
+from heddle.lanes.published.ilp import Terms, choose
+from heddle.lanes.published.orders import LaneOrders
+from heddle.lanes.published.units import Level, Unit
 from tests.lanes.test_budget import sums
 from tests.lanes.test_random_functions import agree, promised
 

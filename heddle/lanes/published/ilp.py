@@ -20,8 +20,8 @@ from functools import cached_property
 from typing import Any
 
 from heddle.lanes.choose.ilp import SLOWEST, limited, solver_library
-from heddle.lanes.pairs.candidates import candidates
-from heddle.lanes.pairs.units import Level, Operand
+from heddle.lanes.published.candidates import candidates
+from heddle.lanes.published.units import Level, Operand
 
 ROUNDS = 30  # of forbidding a longer cycle and solving again
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from heddle.lanes.ir import MEMORY_BYTES
 from heddle.lanes.packs.operations import commutes, likeness
-from heddle.lanes.pairs.units import Lanes, Level, Operand, Unit
+from heddle.lanes.published.units import Lanes, Level, Operand, Unit
 
 PARTNERS = 10  # of a unit, at most
 MOST_PAIRS = 1000  # of a region; in larger ones a unit gets fewer partners
