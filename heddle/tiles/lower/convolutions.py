@@ -12,7 +12,7 @@ from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
-from heddle.tiles.operators import winograd
+from heddle.tiles.operators import depthwise, winograd
 from heddle.tiles.operators.product import ProductOperator, packed_constant
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
 from heddle.tiles.values import View, new
@@ -42,18 +42,28 @@ def convolution(
         image = image.then(lambda each: each.unsqueeze(2))
     image = channels_last(lower, name, image)
     if groups == image.shape[1] == channels and groups > 1:
-        taps = Taps.of(image, window, height, width, 0.0)
-        weights = lower.constant(weight.reshape(channels, -1).t().contiguous())
-        lower.operators.append(
-            WindowsOperator(name, lower.tiling, "depthwise", image, taps, weights, epilogue.output, epilogue.recipe,
-                            epilogue.operands)
-        )  # fmt: skip
+        _depthwise(lower, name, image, weight, window, (height, width), epilogue)
         return True
     if winograd.suits(lower.target, window, groups, weight, (count, height, width)):
         _winograd(lower, node, name, image, weight, window, epilogue)
         return True
     _products(lower, node, name, image, weight, window, groups, epilogue)
     return True
+
+
+def _depthwise(
+    lower: Lowering, name: str, image: View, weight: Tensor, window: Window, size: tuple[int, int], epilogue: Epilogue
+) -> None:
+    """A convolution of each channel for itself: by rows of pixels, or pixel by pixel where windows are odd."""
+    weights = lower.constant(weight.reshape(weight.shape[0], -1).t().contiguous())
+    along, down = depthwise.lines(image, window, *size)
+    done = (epilogue.output, epilogue.recipe, epilogue.operands)
+    if depthwise.suits(along, down):
+        made = depthwise.DepthwiseOperator(name, lower.tiling, image, along, down, weights, *done)
+        lower.operators.append(made)
+        return
+    taps = Taps.of(image, window, *size, 0.0)
+    lower.operators.append(WindowsOperator(name, lower.tiling, "depthwise", image, taps, weights, *done))
 
 
 def _winograd(
