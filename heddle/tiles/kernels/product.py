@@ -140,6 +140,8 @@ class _Writer:
         cells = [(r, v) for r in range(rows) for v in range(vectors)]
         if part.last:
             self.fetch_operands(row, rows, column, vectors)
+            for each in cells:
+                code.prefetch(place(*each)[0], near=3, write=True)
         sums = zeros(code, rows, vectors) if part.first else [code.load_vector(*place(*each)) for each in cells]
         if kernel.taps:
             sums = self.taps(part, row, rows, panel, vectors, sums, ahead)
