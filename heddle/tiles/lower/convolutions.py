@@ -12,7 +12,7 @@ from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
-from heddle.tiles.operators import depthwise, winograd
+from heddle.tiles.operators import border, depthwise, winograd
 from heddle.tiles.operators.product import ProductOperator, packed_constant
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
 from heddle.tiles.values import View, new
@@ -40,7 +40,11 @@ def convolution(
     image = lower.view(source)
     if value.dim() == 3:
         image = image.then(lambda each: each.unsqueeze(2))
-    image = channels_last(lower, name, image)
+    if border.suits(image, window, groups):
+        copy, image, window = border.bordered(f"{name}.image", lower.tiling, image, window, width)
+        lower.operators.append(copy)
+    else:
+        image = channels_last(lower, name, image)
     if groups == image.shape[1] == channels and groups > 1:
         _depthwise(lower, name, image, weight, window, (height, width), epilogue)
         return True
