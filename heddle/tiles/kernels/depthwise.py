@@ -68,17 +68,21 @@ class Depthwise:
     operands: tuple[tuple[int, int], ...] = ()  # strides over pixels and channels
 
     def write(self, name: str, target: Target) -> str:
-        return _Writer(self, Code(name, target)).write()
+        code = Code(name, target)
+        DepthwiseWriter(self, code).write()
+        return code.finish()
 
 
-class _Writer:
+class DepthwiseWriter:
+    """Writes a kernel into a function, from the next operand of the record on."""
+
     def __init__(self, kernel: Depthwise, code: Code) -> None:
         self.kernel, self.code = kernel, code
         self.output, self.image, self.zeros, self.weights = (code.pointer() for _ in range(4))
         self.operands = [code.pointer() for _ in kernel.operands]
         self.first, self.last = code.number(), code.number()
 
-    def write(self) -> str:
+    def write(self) -> None:
         kernel, code = self.kernel, self.code
         line = kernel.line
         middle = [first for first, count in line.runs if not line.odd(first, count)]
@@ -98,7 +102,6 @@ class _Writer:
             return []
 
         code.loop(self.last, row, start=self.first)
-        return code.finish()
 
     def lines(self, row: Value) -> list[Value]:
         """Where the rows of the image begin that a row of the output sees."""

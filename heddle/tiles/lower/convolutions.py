@@ -14,6 +14,7 @@ from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
 from heddle.tiles.operators import border, depthwise, winograd
 from heddle.tiles.operators.product import ProductOperator, packed_constant
+from heddle.tiles.operators.separable import SeparableOperator, suits
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
 from heddle.tiles.values import View, new
 
@@ -121,22 +122,25 @@ def _products(
             mine = weight[group * channels : (group + 1) * channels]
             flat = mine.permute(2, 3, 1, 0).reshape(-1, channels)
             lower.weights[key] = (original, packed_constant(flat, vectors, lower.target.lanes))
-
-        lower.operators.append(
-            ProductOperator(
-                name,
-                lower.target,
-                lower.tiling,
-                part if matrix is None else matrix,
-                lower.weights[key][1],
-                _channels(epilogue.output, group * channels, channels),
-                depth,
-                vectors,
-                epilogue.recipe,
-                [_channels(each, group * channels, channels) for each in epilogue.operands],
-                table if matrix is None else None,
-            )
+        made = ProductOperator(
+            name,
+            lower.target,
+            lower.tiling,
+            part if matrix is None else matrix,
+            lower.weights[key][1],
+            _channels(epilogue.output, group * channels, channels),
+            depth,
+            vectors,
+            epilogue.recipe,
+            [_channels(each, group * channels, channels) for each in epilogue.operands],
+            table if matrix is None else None,
         )
+        before = lower.operators[-1] if lower.operators else None
+        source = lower.facts.resolve(node.args[0])  # type: ignore[arg-type]
+        if isinstance(before, depthwise.DepthwiseOperator) and lower.facts.only_user(source) and suits(before, made):
+            lower.operators[-1] = SeparableOperator(name, before, made)
+        else:
+            lower.operators.append(made)
 
 
 def _channels(view: View, begin: int, count: int) -> View:

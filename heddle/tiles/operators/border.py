@@ -60,9 +60,7 @@ class BorderOperator:
         return found
 
 
-def bordered(
-    name: str, tiling: Tiling, image: View, window: Window, made: int
-) -> tuple[BorderOperator, View, Window]:
+def bordered(name: str, tiling: Tiling, image: View, window: Window, made: int) -> tuple[BorderOperator, View, Window]:
     """The copy, the image whose channels are a row of the window, and the window that is left; `made` pixels wide."""
     images, channels, height, width = image.shape
     across, step, left = window.size[1], window.stride[1], window.padding[1]

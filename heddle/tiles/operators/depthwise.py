@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
@@ -46,27 +47,35 @@ class DepthwiseOperator:
     operands: list[View] = field(default_factory=list)
     kind: str = "depthwise"
 
-    def tiles(self) -> list[Tile]:
+    @property
+    def kernel(self) -> Depthwise:
         by_image, _, by_row, by_pixel = self.image.strides
-        pixels, channels = self.output.shape
         strides = tuple((each.strides[0], each.strides[1]) for each in self.operands)
-        kernel = Depthwise(
-            self.along, self.down, channels, (by_image, by_row, by_pixel), self.output.strides[0], self.epilogue,
-            strides,
+        return Depthwise(
+            self.along, self.down, self.output.shape[1], (by_image, by_row, by_pixel), self.output.strides[0],
+            self.epilogue, strides,
         )  # fmt: skip
-        zeros = constant(torch.zeros(self.along.pixels * by_pixel))
-        rows = pixels // self.along.made
+
+    @cached_property
+    def zeros(self) -> View:
+        """A row outside the image."""
+        return constant(torch.zeros(self.along.pixels * self.image.strides[3]))
+
+    def tiles(self) -> list[Tile]:
+        pixels, channels = self.output.shape
+        kernel, rows = self.kernel, pixels // self.along.made
         operations = 2 * channels * self.along.taps * self.down.taps * self.along.made
         size = 4 * channels * (self.along.made + self.down.stride * self.along.pixels)
         step = line_tile(self.tiling, rows, operations, size)
-        return [self._tile(kernel, zeros, first, min(rows, first + step)) for first in range(0, rows, step)]
+        return [self.tile(kernel, first, min(rows, first + step)) for first in range(0, rows, step)]
 
-    def _tile(self, kernel: Depthwise, zeros: View, first: int, last: int) -> Tile:
+    def tile(self, kernel: Depthwise, first: int, last: int) -> Tile:
+        """Some rows of the output."""
         made, channels = self.along.made, kernel.channels
         box = (first * made, 0), (last * made, channels)
         placed: list[tuple[View, int] | int] = [
-            (self.output, 0), (self.image, 0), (zeros, 0), (self.weights, 0), *((each, 0) for each in self.operands),
-            first, last,
+            (self.output, 0), (self.image, 0), (self.zeros, 0), (self.weights, 0),
+            *((each, 0) for each in self.operands), first, last,
         ]  # fmt: skip
         reads = [(self.image.buffer, each) for each in self._seen(first, last)]
         reads += [(each.buffer, each.rect(*box)) for each in self.operands]
