@@ -26,10 +26,7 @@ from heddle.tiles.kernels.library import library
 from heddle.tiles.lower.lowering import Weights
 from heddle.tiles.lower.walk import dense, lower_program
 from heddle.tiles.memory import place_buffers
-from heddle.tiles.operators.attention import AttentionOperator
 from heddle.tiles.operators.fallback import FallbackOperator
-from heddle.tiles.operators.one_query import OneQueryOperator
-from heddle.tiles.operators.winograd import WinogradOperator
 from heddle.tiles.tiling import Tiling
 from heddle.tiles.values import View
 
@@ -67,11 +64,7 @@ class TileProgram:
         self.graph = TileGraph.build(self.lower.operators)
         self.arena_bytes = place_buffers(self.graph)
         self.fallbacks = [each for each in self.lower.operators if isinstance(each, FallbackOperator)]
-        scratch = [
-            each.scratch
-            for each in self.lower.operators
-            if isinstance(each, AttentionOperator | OneQueryOperator | WinogradOperator)
-        ]
+        scratch = [getattr(each, "scratch", 0) for each in self.lower.operators]
         self.scratch_bytes = -(-max(scratch, default=0) // ALIGNED) * ALIGNED
         self.output_metas = self._output_metas()
         self.callback = CALLBACK(self._torch_operator)

@@ -75,6 +75,13 @@ def window_tile(tiling: Tiling, pixels: int, operations: int, bytes_of_pixel: in
     return max(1, min(pixels, max(shortest, min(fits, -(-pixels // wanted)))))
 
 
+def line_tile(tiling: Tiling, rows: int, operations: int, size: int) -> int:
+    """Rows of pixels of a depthwise convolution: what stays in the second cache beside what comes from there."""
+    shortest = round(SHORTEST * RATE / 4 / operations)
+    wanted = PER_WORKER * tiling.threads if tiling.threads > 1 else 1
+    return max(1, min(rows, max(shortest, min((192 << 10) // size, -(-rows // wanted)))))
+
+
 def query_tile(tiling: Tiling, heads: int, queries: int, keys: int, head: int, block: int) -> int:
     """Blocks of queries of attention's tile."""
     blocks = -(-queries // block)

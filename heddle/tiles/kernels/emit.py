@@ -112,10 +112,10 @@ class Code:
         every = ir.Constant(self.mask_type, [1] * self.lanes)
         return self.block.call(function, [places, ir.Constant(I32, 4), every if mask is None else mask, self.zero()])
 
-    def prefetch(self, pointer: Value, near: int = 2) -> None:
+    def prefetch(self, pointer: Value, near: int = 2, write: bool = False) -> None:
         """Fetch a line ahead: 3 into the first cache, 2 into the second."""
         function = self.intrinsic("llvm.prefetch.p0", ir.VoidType(), [POINTER, I32, I32, I32])
-        self.block.call(function, [pointer, *(ir.Constant(I32, value) for value in (0, near, 1))])
+        self.block.call(function, [pointer, *(ir.Constant(I32, value) for value in (int(write), near, 1))])
 
     # Vectors
 

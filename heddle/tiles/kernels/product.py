@@ -39,7 +39,9 @@ class ProductKernel:
     part: int = 0  # of the depth, or of the taps, that is multiplied at a time; 0: all
 
     def write(self, name: str, target: Target) -> str:
-        return _Writer(self, Code(name, target)).write()
+        code = Code(name, target)
+        ProductWriter(self, code).write()
+        return code.finish()
 
 
 @dataclass(frozen=True)
@@ -52,20 +54,22 @@ class _Part:
     last: bool
 
 
-class _Writer:
+class ProductWriter:
+    """Writes a kernel into a function, from the next operand of the record on."""
+
     def __init__(self, kernel: ProductKernel, code: Code) -> None:
         self.kernel, self.code = kernel, code
         self.left, self.panels, self.output, self.table, self.padding = (code.pointer() for _ in range(5))
         self.operands = [code.pointer() for _ in kernel.operands]
         self.blocks, self.has_odd_rows, self.count, self.has_odd_columns = (code.number() for _ in range(4))
 
-    def write(self) -> str:
+    def write(self) -> None:
         code, whole = self.code, self.kernel.taps or self.kernel.depth
         part = self.kernel.part or whole
         count = -(-whole // part)
         if count == 1:
             self.all_panels(_Part(0, whole, True, True))
-            return code.finish()
+            return
         self.all_panels(_Part(0, part, True, False))
 
         def middle(index: Value, _: list[Value]) -> list[Value]:
@@ -74,7 +78,6 @@ class _Writer:
 
         code.loop(count - 1, middle, start=1)
         self.all_panels(_Part((count - 1) * part, whole - (count - 1) * part, False, True))
-        return code.finish()
 
     def all_panels(self, part: _Part) -> None:
         """All columns of the tile, for a part of the depth."""
@@ -140,6 +143,8 @@ class _Writer:
         cells = [(r, v) for r in range(rows) for v in range(vectors)]
         if part.last:
             self.fetch_operands(row, rows, column, vectors)
+            for each in cells:
+                code.prefetch(place(*each)[0], near=3, write=True)
         sums = zeros(code, rows, vectors) if part.first else [code.load_vector(*place(*each)) for each in cells]
         if kernel.taps:
             sums = self.taps(part, row, rows, panel, vectors, sums, ahead)

@@ -30,16 +30,16 @@ class Turn:
         whole = code.block.and_(last, i64(-code.lanes))
 
         def several(column: Value, _: list[Value]) -> list[Value]:
-            self._columns(code, output, source, column, code.lanes)
+            self.columns_at(code, output, source, column, code.lanes)
             return []
 
         code.loop(whole, several, start=first, step=code.lanes)
         if odd:
             ragged = code.block.icmp_signed("<", whole, last)
-            code.when(ragged, lambda: self._columns(code, output, source, whole, odd))
+            code.when(ragged, lambda: self.columns_at(code, output, source, whole, odd))
         return code.finish()
 
-    def _columns(self, code: Code, output: Value, source: Value, column: Value, count: int) -> None:
+    def columns_at(self, code: Code, output: Value, source: Value, column: Value, count: int) -> None:
         """A vector of columns, all rows."""
         source = code.at(source, column)
         output = code.at(output, code.mul(column, self.output_stride))

@@ -12,8 +12,9 @@ from heddle.tiles.lower.epilogue import Epilogue, finish
 from heddle.tiles.lower.facts import named
 from heddle.tiles.lower.groups import FusedNodes
 from heddle.tiles.lower.lowering import Lowering
-from heddle.tiles.operators import winograd
+from heddle.tiles.operators import border, depthwise, winograd
 from heddle.tiles.operators.product import ProductOperator, packed_constant
+from heddle.tiles.operators.separable import SeparableOperator, suits
 from heddle.tiles.operators.windows import Taps, Window, WindowsOperator
 from heddle.tiles.values import View, new
 
@@ -40,20 +41,34 @@ def convolution(
     image = lower.view(source)
     if value.dim() == 3:
         image = image.then(lambda each: each.unsqueeze(2))
-    image = channels_last(lower, name, image)
+    if border.suits(image, window, groups):
+        copy, image, window = border.bordered(f"{name}.image", lower.tiling, image, window, width)
+        lower.operators.append(copy)
+    else:
+        image = channels_last(lower, name, image)
     if groups == image.shape[1] == channels and groups > 1:
-        taps = Taps.of(image, window, height, width, 0.0)
-        weights = lower.constant(weight.reshape(channels, -1).t().contiguous())
-        lower.operators.append(
-            WindowsOperator(name, lower.tiling, "depthwise", image, taps, weights, epilogue.output, epilogue.recipe,
-                            epilogue.operands)
-        )  # fmt: skip
+        _depthwise(lower, name, image, weight, window, (height, width), epilogue)
         return True
     if winograd.suits(lower.target, window, groups, weight, (count, height, width)):
         _winograd(lower, node, name, image, weight, window, epilogue)
         return True
     _products(lower, node, name, image, weight, window, groups, epilogue)
     return True
+
+
+def _depthwise(
+    lower: Lowering, name: str, image: View, weight: Tensor, window: Window, size: tuple[int, int], epilogue: Epilogue
+) -> None:
+    """A convolution of each channel for itself: by rows of pixels, or pixel by pixel where windows are odd."""
+    weights = lower.constant(weight.reshape(weight.shape[0], -1).t().contiguous())
+    along, down = depthwise.lines(image, window, *size)
+    done = (epilogue.output, epilogue.recipe, epilogue.operands)
+    if depthwise.suits(along, down):
+        made = depthwise.DepthwiseOperator(name, lower.tiling, image, along, down, weights, *done)
+        lower.operators.append(made)
+        return
+    taps = Taps.of(image, window, *size, 0.0)
+    lower.operators.append(WindowsOperator(name, lower.tiling, "depthwise", image, taps, weights, *done))
 
 
 def _winograd(
@@ -107,22 +122,25 @@ def _products(
             mine = weight[group * channels : (group + 1) * channels]
             flat = mine.permute(2, 3, 1, 0).reshape(-1, channels)
             lower.weights[key] = (original, packed_constant(flat, vectors, lower.target.lanes))
-
-        lower.operators.append(
-            ProductOperator(
-                name,
-                lower.target,
-                lower.tiling,
-                part if matrix is None else matrix,
-                lower.weights[key][1],
-                _channels(epilogue.output, group * channels, channels),
-                depth,
-                vectors,
-                epilogue.recipe,
-                [_channels(each, group * channels, channels) for each in epilogue.operands],
-                table if matrix is None else None,
-            )
+        made = ProductOperator(
+            name,
+            lower.target,
+            lower.tiling,
+            part if matrix is None else matrix,
+            lower.weights[key][1],
+            _channels(epilogue.output, group * channels, channels),
+            depth,
+            vectors,
+            epilogue.recipe,
+            [_channels(each, group * channels, channels) for each in epilogue.operands],
+            table if matrix is None else None,
         )
+        before = lower.operators[-1] if lower.operators else None
+        source = lower.facts.resolve(node.args[0])  # type: ignore[arg-type]
+        if isinstance(before, depthwise.DepthwiseOperator) and lower.facts.only_user(source) and suits(before, made):
+            lower.operators[-1] = SeparableOperator(name, before, made)
+        else:
+            lower.operators.append(made)
 
 
 def _channels(view: View, begin: int, count: int) -> View:

@@ -157,21 +157,22 @@ def _conv_transpose(
     pairs = [each for pair in zip(taps, strides, strict=True) for each in pair]
     kernels = F.pad(weight, padded).reshape(groups, inside, out, *pairs)
     kernels = kernels.flip([3 + 2 * dim for dim in range(space)])
-    order = [0, 2, *(4 + 2 * dim for dim in range(space)), 1, *(3 + 2 * dim for dim in range(space))]
+    # The channels of a phase are next to each other, so that its pixels are copied in one piece
+    order = [0, *(4 + 2 * dim for dim in range(space)), 2, 1, *(3 + 2 * dim for dim in range(space))]
     phases = math.prod(strides)
-    kernels = kernels.permute(order).reshape(groups * out * phases, inside, *taps)
+    kernels = kernels.permute(order).reshape(groups * phases * out, inside, *taps)
+    added = None if bias is None else bias.reshape(groups, 1, out).expand(groups, phases, out).reshape(-1)
     convolve = F.conv1d if space == 1 else F.conv2d
-    made = convolve(x, kernels, None, padding=[tap - 1 for tap in taps], groups=groups)
+    made = convolve(x, kernels, added, padding=[tap - 1 for tap in taps], groups=groups)
     each = made.shape[2:]
-    between = made.reshape(x.shape[0], groups * out, *strides, *each)
-    turned = [0, 1, *(2 + dim + part * space for dim in range(space) for part in (1, 0))]
-    whole = between.permute(turned).reshape(
-        x.shape[0], groups * out, *(a * s for a, s in zip(each, strides, strict=True))
-    )
+    between = made.reshape(x.shape[0], groups, *strides, out, *each)
+    turned = [0, *(2 + dim + part for dim in range(space) for part in (space + 1, 0)), 1, 2 + space]
+    lengths = [a * s for a, s in zip(each, strides, strict=True)]
+    whole = between.permute(turned).reshape(x.shape[0], *lengths, groups * out).movedim(-1, 1)
     for dim in range(space):
         length = (x.shape[2 + dim] - 1) * strides[dim] - 2 * paddings[dim] + sizes[dim] + more[dim]
         whole = whole.narrow(2 + dim, paddings[dim], length)
-    return whole if bias is None else whole + bias.reshape(-1, *[1] * space)
+    return whole
 
 
 def _bilinear(left: Tensor, right: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

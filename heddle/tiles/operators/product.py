@@ -99,6 +99,10 @@ class ProductOperator:
                     found.append(self._tile(kernel, index, Rect(top, bottom, left, right), left // panel * size, depth))
         return found
 
+    def rows_tile(self, kernel: ProductKernel, first: int, last: int) -> Tile:
+        """Some rows, all columns."""
+        return self._tile(kernel, (), Rect(first, last, 0, self.output.shape[-1]), 0, self.depth)
+
     def _tile(self, kernel: ProductKernel, index: tuple[int, ...], part: Rect, packed: int, depth: int) -> Tile:
         rows, columns = part.bottom - part.top, part.right - part.left
         panel = self.vectors * self.target.lanes
@@ -119,7 +123,7 @@ class ProductOperator:
             (self.taps.table, table) if self.taps else 0, (self.taps.padding, padding) if self.taps else 0,
         ]  # fmt: skip
         placed += [(each, _at(each, (*index, part.top, part.left))) for each in self.operands]
-        placed += [rows // self.block, int(rows % self.block > 0), columns // panel, int(columns % panel > 0)]
+        placed += [rows // kernel.rows, int(rows % kernel.rows > 0), columns // panel, int(columns % panel > 0)]
         moved = 4.0 * (rows * self.depth + depth * columns + rows * columns)
         return Tile(
             kernel, placed, reads, [(self.output.buffer, self.output.rect(*box))], 2.0 * rows * columns * depth, moved

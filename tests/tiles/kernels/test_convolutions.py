@@ -1,4 +1,4 @@
-"""Convolutions by their special ways: depthwise with weights in registers, 3 × 3 in fewer products, turned images."""
+"""Convolutions by their special ways: 3 × 3 in fewer products, and turned images."""
 
 import numpy as np
 import pytest
@@ -37,14 +37,6 @@ def test_images_are_turned_on_their_way_in_and_out(shape):
     fast = heddle.tiles.compile(module, (x,), threads=2)
     assert operators(fast)[0] == operators(fast)[-1] == "TurnOperator"
     assert largest_error(module(x), fast(x)) < CLOSE
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize(("channels", "size", "stride"), [(5, 3, 1), (32, 3, 2), (41, 3, 1), (144, 3, 1), (33, 5, 2)])
-def test_depthwise_convolutions(channels, size, stride, threads):
-    layer = nn.Conv2d(channels, channels, size, stride, size // 2, groups=channels)
-    module, x = nn.Sequential(layer, nn.ReLU6()).eval(), torch.randn(2, channels, 13, 11)
-    assert largest_error(module(x), heddle.tiles.compile(module, (x,), threads=threads)(x)) < CLOSE
 
 
 class Residual(nn.Module):
