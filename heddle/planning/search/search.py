@@ -23,7 +23,7 @@ from heddle.format import GIB
 from heddle.planning.layer_memory.solve import best_strategies
 from heddle.planning.layer_memory.solve import within as with_memory
 from heddle.planning.request import PlanRequest
-from heddle.planning.search.candidates import Candidates, Choice
+from heddle.planning.search.candidates import LEAD, Candidates, Choice
 from heddle.planning.search.describe import in_words
 from heddle.planning.search.fixed import check_fixed, read_fixed
 from heddle.planning.search.given import ALL
@@ -198,12 +198,12 @@ class Search:
 
     @cached_property
     def faster_schedule(self) -> Simulation | None:
-        """The same, but only where it is faster than the best by more than the margin: bounds rule most out."""
+        """The same, but only where it is faster than the best by more than the margin: few are hoped to be."""
         if (others := self._other_schedules) is None:
             return None
         worth = self.goal.less(self.goal.of(self.best), MARGIN)
-        found = others.among(others.step.at_least < (1 - MARGIN) * self.best.step_seconds).beating(self.best)
-        return found if found is not None and self.goal.of(found) < worth else None
+        found = others.among(others.hopes[0] * (1 - LEAD) < worth[0]).beating(self.best)
+        return found if found is not None and found.step_seconds < (1 - MARGIN) * self.best.step_seconds else None
 
     @cached_property
     def _other_schedules(self) -> Candidates | None:
