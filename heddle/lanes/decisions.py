@@ -18,6 +18,7 @@ from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 from heddle.lanes.policy.decide import decide, weights
+from heddle.lanes.search import code
 
 ORDER = ("policy", "pairs", "ilp")
 
@@ -39,6 +40,8 @@ class Decisions:
     def __init__(self, table: Table, methods: Sequence[str], policy: Path | None) -> None:
         self.table, self.methods, self.policy = table, sorted(methods, key=ORDER.index), policy
         self.known: dict[Hashable, RegionDecision] = {}
+        if self.methods:
+            code()  # compiled here, since it is not the first region's time
 
     def has(self, region: Region) -> bool:
         return region.shape in self.known

@@ -1,5 +1,5 @@
 """The policy's search in machine code: `search.c`, compiled by `make.py` into `search.ll`, which ships."""
 
-from heddle.lanes.search.flat import Flat, flat
+from heddle.lanes.search.flat import Flat, code, flat
 
-__all__ = ["Flat", "flat"]
+__all__ = ["Flat", "code", "flat"]

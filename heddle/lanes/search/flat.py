@@ -46,8 +46,8 @@ class _Effort(ctypes.Structure):
 
 
 @cache
-def _code() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Compiled once in a process, which takes a few hundredths of a second."""
+def code() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The estimates and the search, compiled once in a process."""
     module = Loaded(read_text(Path(__file__).parent / "search.ll", "the search that comes with Heddle"))
     return module.function("estimates", "void", ["ptr"] * 5), module.function("search", "i64", ["ptr"] * 4)
 
@@ -122,7 +122,7 @@ class Flat:
         """What each production costs with all it needs, where what several read is shared between them."""
         found, items = np.empty(self.counts[0], np.float32), np.empty((3, self.counts[1]), np.float32)
         made = self._struct()
-        _code()[0](ctypes.addressof(made), found.ctypes.data, *(row.ctypes.data for row in items))
+        code()[0](ctypes.addressof(made), found.ctypes.data, *(row.ctypes.data for row in items))
         return found
 
     def search(self, score: Array, start: Iterable[int], attempts: int, work: int) -> list[int]:
@@ -136,7 +136,7 @@ class Flat:
         given = np.ascontiguousarray(score, dtype=np.float32)
         made = self._struct(score=given, noise=_noise(1 << (count - 1).bit_length()), room=room)
         effort = _Effort(attempts, work, NOISES, (ctypes.c_float * 4)(*NOISE), KEEP)
-        _code()[1](ctypes.addressof(made), ctypes.addressof(effort), best.ctypes.data, length.ctypes.data)
+        code()[1](ctypes.addressof(made), ctypes.addressof(effort), best.ctypes.data, length.ctypes.data)
         return sorted(best[: length[0]].tolist())
 
 
