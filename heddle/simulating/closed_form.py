@@ -62,6 +62,8 @@ class StepCosts:
 
 def closed_form(work: Work, cluster: Cluster) -> StepCosts:
     """Price every plan of `work` on a cluster; with numbers in all columns the answer has arrays without dims."""
+    if work.arrays and not len(work):  # no plan at all
+        return StepCosts.of(np.zeros((len(Breakdown._fields) + 5, 0)), cluster)
     return StepCosts.of(_in_chunks(work, cluster, lambda *some: _price(*some).columns), cluster)
 
 

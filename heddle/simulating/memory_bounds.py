@@ -179,8 +179,9 @@ def _moments_of(rank: RankOrder, plan: PlanBytes) -> Iterator[Moment]:
         ahead = states.of_largest * np.maximum(plan.layer, work.padded_vocab * work.hidden)  # while another computes
         usual = gathered + ahead + gradients + plan.briefly
         gathered = np.where(sharded, np.where(work.zero == 2, parameters * work.element, 0.0), gathered)
-        # which backwards make: of one microbatch, or after all forwards, there are none when most is held
-        gradients = np.where(sharded & ((work.microbatches == 1) | work.gpipe), 0.0, gradients)
+        # which backwards make: of one microbatch, or where all forwards come first, none has before the fullest moment
+        none_yet = np.equal(work.microbatches, 1) | work.gpipe
+        gradients = np.where(sharded & none_yet, 0.0, gradients)
         least = plan.layer * (np.where(work.zero == 3, work.element, 0) + memory.GRADIENT)
         least = least + np.where(work.zero == 3, adapters.frozen_layer(work), 0.0)
         plan = plan._replace(briefly=np.where(sharded, least, plan.briefly))

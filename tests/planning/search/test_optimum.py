@@ -108,14 +108,22 @@ def test_experts_stay_whole_where_that_is_faster_and_the_best_of_both_is_found()
         each = {}
         for width in (0, 1):
             try:
-                each[width] = heddle.plan(job, by_layer=False, fixed={"expert_tensor": width}).fastest.step_seconds
+                given = {"expert_tensor": width, "recompute": "none"}  # which would decide more often than experts do
+                each[width] = heddle.plan(job, by_layer=False, fixed=given).fastest.step_seconds
             except HeddleError:
                 continue
         if each:
-            found = heddle.plan(job, by_layer=False).fastest
+            found = heddle.plan(job, by_layer=False, fixed={"recompute": "none"}).fastest
             assert found.step_seconds == min(each.values()), seed
             chosen.add(found.plan.whole_experts)
     assert chosen == {False, True}
+
+
+def test_nothing_fits_and_more_nodes_cannot_be_split_as_asked():
+    """Some numbers of nodes that are tried have no legal plan at all."""
+    job = random_job(np.random.default_rng(208), experts=True)
+    with pytest.raises(HeddleError, match="none fits|None fits|no plan|No plan"):
+        heddle.plan(job, by_layer=False, fixed={"tensor": 2})
 
 
 def test_plans_that_are_far_too_large_are_not_priced_and_none_of_them_fits():
