@@ -100,7 +100,7 @@ class Search:
         best = self.best
         return (
             f"<Search: {in_words(best.plan)}; {best.step_seconds:.4g} s per step, {best.worst / GIB:.3g} of "
-            f"{best.limit / GIB:.3g} GiB; best of {self.feasible:,} that fit>"
+            f"{best.limit / GIB:.3g} GiB; best of {self.feasible:,}>"
         )
 
     def _repr_html_(self) -> str:
