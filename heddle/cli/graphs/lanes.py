@@ -22,7 +22,7 @@ class _FileFirst(CommandGroup):
 
 app = typer.Typer(
     cls=_FileFirst,
-    help="Pack straight-line code into vectors: `heddle lanes FILE` is `heddle lanes pack FILE`.",
+    help="Pack straight-line code into vectors. A file that follows at once is packed.",
     no_args_is_help=True,
 )
 
