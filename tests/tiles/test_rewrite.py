@@ -65,6 +65,11 @@ def normalized(x):
     return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True), F.normalize(x, dim=-1)
 
 
+def largest(x):
+    """Over images and over channels, as spatial attention takes it, with heads that share."""
+    return x.amax((2, 3)), x.amax(1, keepdim=True).repeat_interleave(3, 1) * x.repeat_interleave(2, -1)[:, :3, :, 1::2]
+
+
 r = torch.randn
 MODULES = {
     "transposed": lambda: (nn.ConvTranspose2d(6, 8, 4, 2, 1), r(1, 6, 5, 7)),
@@ -91,6 +96,7 @@ MODULES = {
         nn.Sequential(nn.Linear(8, 16), nn.GLU(), nn.Mish(), nn.ELU(), nn.PReLU(), nn.Softplus(2.0, 3.0)), r(3, 8)
     ),
     "statistics": lambda: (Of(normalized), r(3, 9)),
+    "largest": lambda: (Of(largest), r(2, 5, 6, 7)),
 }  # fmt: skip
 ALWAYS = (
     "transposed-odd",
@@ -101,6 +107,7 @@ ALWAYS = (
     "einsum",
     "lstm-cell",
     "activations",
+    "largest",
 )
 
 

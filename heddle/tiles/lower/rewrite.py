@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch._decomp import get_decompositions
 
+from heddle.tiles.lower.totals import totals
+
 aten = torch.ops.aten
 LONGEST = 64  # steps of a recurrent layer, or places of a dim that is turned round, that are written out
 
@@ -192,57 +194,19 @@ def _roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     return x
 
 
-def _total(
-    mean: bool, x: Tensor, dims: Sequence[int] | None, keepdim: bool = False, *, dtype: torch.dtype | None = None
-) -> Any:
-    """A sum over dims of which the last is none, as a product with ones: rows of memory are read as they lie."""
-    places = sorted(dim % x.dim() for dim in dims or ())
-    images = mean and x.dim() == 4 and places == [2, 3]  # which is a kernel of its own
-    if not places or x.dim() - 1 in places or images or dtype is not None or x.dtype != torch.float32:
+def _repeated(x: Tensor, times: int, dim: int | None = None, **_: Any) -> Any:
+    """Each place of a dim several times, as heads that share keys."""
+    if dim is None:
         return NotImplemented
-    before, behind = range(places[0]), [dim for dim in range(places[0], x.dim()) if dim not in places]
-    count = math.prod(x.shape[dim] for dim in places)
-    if not count or not x.numel():
-        return NotImplemented
-    sides = [math.prod(x.shape[dim] for dim in part) for part in (before, behind)]
-    matrix = x.permute([*before, *places, *behind]).reshape(sides[0], count, sides[1])
-    ones = torch.full((sides[0], 1, count), 1 / count if mean else 1.0)
-    shape = [1 if dim in places else size for dim, size in enumerate(x.shape) if keepdim or dim not in places]
-    return torch.bmm(ones, matrix).reshape(shape)
+    place = dim % x.dim()
+    wide = x.unsqueeze(place + 1).expand(*x.shape[: place + 1], times, *x.shape[place + 1 :])
+    return wide.reshape(*x.shape[:place], x.shape[place] * times, *x.shape[place + 1 :])
 
 
 def _filled(number: float, x: Tensor, size: Sequence[int], **named: Any) -> Any:
     """What takes only its type from another tensor depends on no input."""
     kind = named.get("dtype") or x.dtype
     return torch.full(tuple(size), number, dtype=kind)
-
-
-def _var(x: Tensor, dim: Sequence[int] | None, unbiased: bool = True, keepdim: bool = False) -> Any:
-    return _variance(x, dim, correction=float(unbiased), keepdim=keepdim)
-
-
-def _variance(
-    x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
-) -> Any:
-    if not dim or not x.is_floating_point():
-        return NotImplemented
-    count = math.prod(x.shape[each] for each in dim)
-    dims = list(dim)
-    off = x - x.mean(dims, keepdim=True)
-    return (off * off).sum(dims, keepdim=keepdim) / (count - (1.0 if correction is None else correction))
-
-
-def _deviation(variance: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    found = variance(*given, **named)
-    return found if found is NotImplemented else found.sqrt()
-
-
-def _vector_norm(
-    x: Tensor, order: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
-) -> Any:
-    if order != 2 or not dim or dtype is not None:
-        return NotImplemented
-    return (x * x).sum(list(dim), keepdim=keepdim).sqrt()
 
 
 def _glu(x: Tensor, dim: int = -1) -> Tensor:
@@ -292,6 +256,7 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
     """For each operator, what it is in terms of others; NotImplemented where it stays."""
     theirs = [aten.lstm.input, aten.gru.input, aten.rnn_tanh.input, aten.rnn_relu.input]
     return {
+        **totals(),
         **{target: partial(_unrolled, function) for target, function in get_decompositions(theirs).items()},
         aten.einsum.default: _einsum,
         aten.lstm_cell.default: _lstm_cell,
@@ -308,17 +273,11 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.conv_transpose2d.input: _conv_transpose,
         aten.bilinear.default: _bilinear,
         aten.roll.default: _roll,
-        aten.sum.dim_IntList: partial(_total, False),
-        aten.mean.dim: partial(_total, True),
+        aten.repeat_interleave.self_int: _repeated,
         aten.new_zeros.default: partial(_filled, 0.0),
         aten.new_ones.default: partial(_filled, 1.0),
         aten.zeros_like.default: lambda x, **_: _filled(0.0, x, x.shape),
         aten.ones_like.default: lambda x, **_: _filled(1.0, x, x.shape),
-        aten.var.dim: _var,
-        aten.var.correction: _variance,
-        aten.std.dim: partial(_deviation, _var),
-        aten.std.correction: partial(_deviation, _variance),
-        aten.linalg_vector_norm.default: _vector_norm,
         aten.glu.default: _glu,
         aten.pixel_shuffle.default: _pixel_shuffle,
         aten.max_pool1d.default: _max_pool1d,
