@@ -122,7 +122,7 @@ def test_experts_stay_whole_where_that_is_faster_and_the_best_of_both_is_found()
 def test_nothing_fits_and_more_nodes_cannot_be_split_as_asked():
     """Some numbers of nodes that are tried have no legal plan at all."""
     job = random_job(np.random.default_rng(208), experts=True)
-    with pytest.raises(HeddleError, match="none fits|None fits|no plan|No plan"):
+    with pytest.raises(HeddleError, match="none fits"):
         heddle.plan(job, by_layer=False, fixed={"tensor": 2})
 
 
