@@ -18,8 +18,10 @@ from heddle.tiles.kernels.recipe import IDENTITY, Recipe
 from heddle.tiles.kernels.register_tile import LINE, UNROLL
 from heddle.tiles.kernels.target import Target
 from heddle.tiles.operators.windows import Taps
-from heddle.tiles.tiling import Tiling, product_tile
+from heddle.tiles.tiling import Tiling, narrow_tile, product_tile
 from heddle.tiles.values import Rect, View, constant, new
+
+FEW = 4  # rows that wait for the memory of their weights, not for arithmetic
 
 
 def pack_weight(weight: Tensor, vectors: int, lanes: int) -> Tensor:
@@ -89,6 +91,8 @@ class ProductOperator:
         depth = self.depth * (self.taps.count if self.taps else 1)
         held = self.depth * self.part if self.taps else self.part
         tall, wide = product_tile(self.tiling, self.target, rows, columns, depth, held, self.block, panel)
+        if rows <= FEW and self.right.buffer.place == "constant":
+            tall, wide = 1, narrow_tile(self.tiling, -(-columns // panel), 4 * depth * panel)
         kernel = self.kernel(tall)
         size = packed_size(depth, panel, self.target.lanes)
         found = []
