@@ -11,8 +11,8 @@ from heddle.cost.breakdown import STEP, Breakdown
 from heddle.format import signed_seconds
 from heddle.planning.search.describe import beyond_the_split, in_words
 from heddle.planning.search.explain import explain
-from heddle.planning.search.objective import MARGIN
 from heddle.planning.search.legal import RECOMPUTE
+from heddle.planning.search.objective import MARGIN
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.spec.shorthand import cluster_from_table, model_from_table
 from tests.planning.search.test_optimum import random_job
