@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -44,8 +45,9 @@ def said(connection):
 
 def raw(server, request):
     with connect(server) as connection:
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
+        with suppress(OSError):  # it may have been sent away already
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
         return said(connection)
 
 

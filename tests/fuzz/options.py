@@ -27,7 +27,7 @@ COMMANDS = (
     ("schedule", "searched", "-p", "3", "-m", "3"),
     ("regions", "regions.json", "--case", "spot", "--time-limit", "1"),
     ("regions", "network.toml", "--job", "sparse.toml", "--time-limit", "1"),
-    ("lanes", "kernel.ll", "--time-limit", "1"),
+    ("lanes", "pack", "kernel.ll", "--time-limit", "1"),
     ("simulate", "experts.toml", "--mtbf", "100"),
     ("plan", "experts.toml", "--free"),
     ("plan", "long.toml", "--free"),
@@ -78,7 +78,7 @@ def odd_options(chance: random.Random, torch: bool) -> list[str]:
     for word in words:
         command = getattr(command, "commands", {}).get(word, command)
     options = [param for param in command.params if param.param_type_name == "option"]
-    for _ in range(chance.randint(1, 3)):
+    for _ in range(chance.randint(1, 3) if options else 0):  # a group of commands has none
         option = chance.choice(options)
         name = chance.choice([*option.opts, *option.secondary_opts])
         if name in ("--open",):  # starts a browser

@@ -48,7 +48,7 @@ def test_the_numbers_of_the_concepts_are_those_of_the_simulator(capsys, monkeypa
         assert found == (seconds, bubble, memory), change
     assert not heddle.simulate(load_with_changes(job, ["plan.schedule=gpipe"])).fits
     best = heddle.plan(dataclasses.replace(load_job(job), plan=None)).best
-    assert (best.plan.tensor, best.plan.sequence, best.plan.data) == (4, True, 8)
+    assert (best.plan.tensor, best.plan.data, best.plan.zero, best.plan.recompute) == (2, 16, 3, "elementwise")
     assert f"which is {best.step_seconds:.2f} s" in CONCEPTS.read_text(encoding="utf-8")
     assert call("simulate", job) == 0
     shown = re.findall(r"^    ((?:GiB  |stage 0 |w weights).*)$", CONCEPTS.read_text(encoding="utf-8"), re.MULTILINE)
