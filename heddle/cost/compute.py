@@ -200,7 +200,7 @@ class Routing(NamedTuple):
     """Seconds of a router, and of what it makes layers copy."""
 
     cost: LinearCost
-    moving: Column  # of the forward, what is no product
+    moving: Column  # of the forward, all but products
 
 
 def router(cluster: Cluster, work: Work) -> Routing:

@@ -104,7 +104,7 @@ def _zero(arguments: MegatronArguments) -> int:
     return int(sharded)
 
 
-BETWEEN = frozenset({"layernorm", "moe_act"})  # of what Megatron recomputes by module, what is no product
+BETWEEN = frozenset({"layernorm", "moe_act"})  # of what Megatron recomputes by module, all but products
 
 
 def _recompute(arguments: MegatronArguments, stages: list[int]) -> str | list[str]:

@@ -125,7 +125,7 @@ def facts(found: DryRun) -> dict[str, Any]:
 
 
 def _useful(found: DryRun) -> dict[str, float]:
-    """What of a step's tokens is no padding, and what is learned; nothing where that is all."""
+    """Which of a step's tokens are not padding, and which are learned; nothing where that is all."""
     useful = useful_share(found.job)
     return {} if useful is None else {"filled": useful.filled, "learned": useful.learned}
 
