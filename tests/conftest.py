@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import zlib
 
 # A shell without job control starts what it runs in the background with Ctrl-C ignored; every command that a test
 # starts and interrupts would inherit that.
@@ -21,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from tests.helpers.world import SHARED
@@ -66,3 +68,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _own_folder(tmp_path, monkeypatch):
     """Every test runs in a folder of its own: what it writes is nobody else's."""
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(autouse=True)
+def _own_numbers(request):
+    """Every test draws numbers of its own, the same each time, whatever ran before it."""
+    torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))

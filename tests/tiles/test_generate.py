@@ -1,6 +1,7 @@
 """Generation by tiles: the logits of the model itself, whatever the engine that a token took."""
 
 import dataclasses
+import statistics
 from itertools import islice
 
 import pytest
@@ -62,11 +63,21 @@ def test_several_samples_are_decoded_at_once(spec):
     assert engine.decoder.runs
 
 
+def as_digits(rows):
+    """Rows as a scale per group of 32 times the nearest integers up to 8128."""
+    depth = rows.shape[-1]
+    groups = torch.nn.functional.pad(rows, (0, -depth % 32)).unflatten(-1, (-1, 32))
+    scales = groups.abs().amax(-1, keepdim=True) / 8128
+    return ((groups / scales.clamp(min=1e-30)).round() * scales).flatten(-2)[..., :depth]
+
+
 @pytest.mark.parametrize("weights", thinned(("int4", "int8", "bfloat16"), slow=("int8", "bfloat16")))
 @torch.no_grad()
 def test_narrow_weights_are_those_of_the_rounded_model(weights):
-    """Beginning with a single token every product reads few bits: then logits are those of a model of such weights."""
-    spec = dataclasses.replace(LLAMA, hidden=80, head_size=12, ffn=72, vocab=75)  # odd groups, odd columns
+    """Beginning with a single token every product reads few bits: then logits are those of a model of such weights,
+    whose products read rows as integers of 14 bits where weights are integers.
+    """
+    spec = dataclasses.replace(LLAMA, hidden=80, head_size=12, ffn=72, vocab=75, layers=1)  # odd groups, columns
     model = build(spec, spread=0.2).eval()
     engine = TileEngine(model, threads=2, weights=weights)
     ids, cache = torch.randint(0, spec.vocab, (7,)), KeyValueCache(1, spec.sequence)
@@ -82,13 +93,16 @@ def test_narrow_weights_are_those_of_the_rounded_model(weights):
             bits = BITS[weights]
             exact = module.weight.t().bfloat16() if bits == 16 else unrounded(*rounded(module.weight.t(), bits))
             module.weight.copy_(exact.t())
-    theirs = KeyValueCache(1, spec.sequence)
+            if bits < 16:
+                module.register_forward_pre_hook(lambda _, inputs: (as_digits(inputs[0]),))
+    theirs, errors = KeyValueCache(1, spec.sequence), []
     for place in range(7):
         wanted = newest_logits(model, ids[place : place + 1], theirs)
         theirs.length += 1
-        assert float((found[place] - wanted).abs().max() / wanted.abs().max()) < (
-            1e-5 if weights == "bfloat16" else 1e-3
-        )
+        errors.append(float((found[place] - wanted).abs().max() / wanted.abs().max()))
+    # A number between two integers may become the other one, which is 1 / 8,128 of the largest of its group.
+    assert statistics.median(errors) < 1e-5
+    assert max(errors) < (1e-5 if weights == "bfloat16" else 1e-3)
     assert off > 3e-4  # they were rounded
     assert (error.tokens, error.logits) == (7, pytest.approx(off, rel=1e-3))
     assert str(error).startswith(f"{weights} weights, on 7 tokens")
