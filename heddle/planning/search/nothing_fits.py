@@ -7,18 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
+from heddle.cost.fits import fits
+from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.planning.layer_memory.explain import memory_in_words
 from heddle.planning.layer_memory.families import BY_LAYER
-from heddle.planning.layer_memory.smallest import smallest_by_layer
+from heddle.planning.layer_memory.smallest import lean_plans, smallest_by_layer
 from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.describe import in_words, recompute_in_words
 from heddle.planning.search.given import Fixed
 from heddle.planning.search.objective import SearchGoal
 from heddle.planning.search.pricing import priced
 from heddle.planning.search.space import Space
-from heddle.simulating.closed_form import StepCosts
+from heddle.simulating.closed_form import StepCosts, closed_form
 from heddle.simulating.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -36,7 +38,7 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     """
     own = by_layer and not any(name in goal.fixed for name in BY_LAYER)
     space, step = priced(job, cluster, counts[-1:], goal.fixed)
-    smallest = _smallest(job, space, step)
+    smallest = _smallest(job, space, _at_least(job, cluster, space, step))
     lean = smallest_by_layer(job, space) if own else None
     if lean is not None and lean.worst < smallest.worst:
         smallest = lean
@@ -55,11 +57,20 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     )
 
 
-def _smallest(job: Job, space: Space, step: StepCosts) -> Simulation:
+def _at_least(job: Job, cluster: Cluster, space: Space, step: StepCosts) -> np.ndarray:
+    """Bytes of each plan's fullest device, counted also for those that were too large to be priced."""
+    at_least, large = step.memory_at_least.copy(), np.flatnonzero(np.isinf(step.seconds))
+    if len(large):
+        work = work_of(job, cluster, space.take(large).work_columns())
+        at_least[large] = closed_form(work, cluster).memory_at_least
+    return at_least
+
+
+def _smallest(job: Job, space: Space, at_least: np.ndarray) -> Simulation:
     """The plan that holds least on its fullest device: what is left out holds more at least."""
     found: Simulation | None = None
-    for row in np.argsort(step.memory_at_least):
-        if found is not None and step.memory_at_least[row] >= found.worst:
+    for row in np.argsort(at_least):
+        if found is not None and at_least[row] >= found.worst:
             break
         other = simulate(replace(job, plan=space.plan(int(row))))
         found = other if found is None or other.worst < found.worst else found
@@ -135,5 +146,5 @@ def _first_that_fits(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed
     alike = next((found.plan for row in rows if (found := candidates.exact(int(row)))), None)
     if alike is not None or not own:
         return alike
-    lean = smallest_by_layer(job, space)
-    return lean.plan if lean is not None and lean.fits else None
+    lean = lean_plans(job, space, np.arange(len(space)))
+    return next((each.job.plan for each in lean if fits(each.bytes, cluster.device)), None)
