@@ -58,7 +58,7 @@ def test_inference_gives_what_the_module_gives(name, devices, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "devices"), [("inception", 2), slow("seq2seq", 2), ("gpt2", 3), slow("t5", 2), ("routed", 2)]
+    ("name", "devices"), [slow("inception", 2), slow("seq2seq", 2), ("gpt2", 3), slow("t5", 2), ("routed", 2)]
 )
 def test_training_learns_what_the_module_learns(name, devices):
     """Gradients of one step, then weights and buffers after two more; tied weights, batch norm, skips over stages."""
@@ -95,7 +95,7 @@ def test_training_learns_what_the_module_learns(name, devices):
         torch.testing.assert_close(value, after[path], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "training"), [("seq2seq", False), ("inception", True), ("gpt2", True)])
+@pytest.mark.parametrize(("name", "training"), [("seq2seq", False), slow("inception", True), ("gpt2", True)])
 def test_stages_run_by_the_rules_of_nccl(name, training, monkeypatch):
     """See `strict`: what GPUs would not bear is an error; warm-up, tied weights and skips over stages included."""
     module, inputs, keywords = made(name)

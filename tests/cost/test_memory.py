@@ -107,7 +107,15 @@ PLANS = [
 
 
 # levels and precisions meet in others
-SLOW = [{"data": 2, "zero": 1}, {"data": 2, "zero": 3, "precision": "fp32"}]
+SLOW = [
+    *(
+        {"data": 2, "zero": 1},
+        {"data": 2, "zero": 3, "precision": "fp32"},
+        {"recompute": "selective"},
+        {"data": 2, "zero": 2},
+    ),
+    *({"tensor": 2, "pipeline": 2}, {"pipeline": 2, "virtual": 2, "schedule": "interleaved"}),
+]
 
 
 @pytest.mark.parametrize("plan", thinned(PLANS, SLOW), ids=str)

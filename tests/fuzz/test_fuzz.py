@@ -14,7 +14,7 @@ import pytest
 from tests.fuzz import cases, mutate
 from tests.fuzz.harness import Answer, inputs, judge, prepare, run
 
-COUNT = 200
+COUNT = 80
 SLOW = 6000
 SEED = 20240
 

@@ -56,6 +56,7 @@ def sums(count):
     return "define void @f(ptr noalias %o, ptr noalias %a) {\n" + "\n".join(lines) + "\n  ret void\n}\n"
 
 
+@pytest.mark.slow
 def test_a_long_block_says_that_time_was_short():
     (report,) = improve(sums(300), Options(seconds=0.2)).reports
     assert "ran short of time" in " ".join(report.notes)

@@ -15,6 +15,7 @@ from heddle.parallel.mesh import Mesh
 from heddle.spec import Job, ModelSpec, Plan
 from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, compare, likely_cause
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 from tests.helpers.world import World
 from tests.numerics.test_equality_grid import STEPS, job
@@ -93,7 +94,7 @@ def laid_beside(world: World, name: str, fault: Any = None) -> Comparison:
     return compare(parallel, *serial(model))
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", thinned(CELLS, slow=list(CELLS)[::2]))
 def test_documents_learn_under_a_plan_what_they_learn_on_one_device(world, name):
     comparison = laid_beside(world, name)
     assert len(comparison.losses) == STEPS
@@ -115,7 +116,7 @@ def test_documents_are_not_what_plain_samples_are():
     assert compare(apart, observe_serial(job(gpt(), None, BATCH)), 0.0).losses[0] > 1e-3
 
 
-@pytest.mark.parametrize("name", ["context4-ring-window", "context4-2d"])
+@pytest.mark.parametrize("name", thinned(["context4-ring-window", "context4-2d"], slow=["context4-ring-window"]))
 def test_documents_run_by_the_rules_of_nccl(name):
     """Of some turns of the ring, some ranks need nothing."""
     model, plan = CELLS[name]

@@ -72,8 +72,7 @@ QUICK = {
 TRIED = thinned(MODELS, slow=MODELS.keys() - QUICK)
 # of these, one for each way to lay a layer out over ranks: what they compute is compared for all
 SPREAD = {
-    *("gemma2", "gemma3_text-odd", "phi-odd", "olmo2-odd", "granite_swa", "gpt_neox", "cohere-odd", "falcon-odd"),
-    *("gpt_bigcode-one", "qwen2-odd", "deepseek_v3", "gpt_oss"),
+    *("gemma3_text-odd", "gpt_neox", "cohere-odd", "falcon-odd", "gpt_bigcode-one", "deepseek_v3", "gpt_oss"),
 }
 TRAINED = thinned(MODELS, slow=MODELS.keys() - SPREAD)
 

@@ -58,7 +58,20 @@ CELLS: dict[str, tuple[ModelSpec, Plan, Tune]] = {
     "all-zero3": (llama(), Plan(tensor=2, data=4, zero=3, microbatch=1), PLAIN),
 }
 # what they spread, others spread too, with more beside it
-SLOW = ("tensor2", "tensor2-dropout", "data2", "data2-zero1", "pipeline2", "zb-h1", "tensor2-seq", "data4-zero3")
+SLOW = (
+    "tensor2",
+    "tensor2-dropout",
+    "data2",
+    "data2-zero1",
+    "pipeline2",
+    "zb-h1",
+    "tensor2-seq",
+    "data4-zero3",
+    "also",
+    "zb-v-tensor2",
+    "context2-zero3",
+    "tensor2-elementwise",
+)
 BATCH = 8
 
 

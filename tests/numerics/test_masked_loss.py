@@ -20,6 +20,7 @@ from heddle.training.prove.compare import LOSS_LIMIT, Comparison, Observed, comp
 from heddle.training.prove.prove import gradient_rounding, observe, observe_recurrence, observe_serial, synthetic_tokens
 from heddle.training.step.feed import Feed
 from heddle.training.step.trainer import Trainer
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt, llama
 from tests.helpers.world import World
 
@@ -64,19 +65,22 @@ def compared(world: World, name: str, work: Any = observe, pack: bool = False) -
     return compare(parallel, *serial(model, batch, pack))
 
 
+PACKED = ["tensor2-seq", "data4-zero3", "pipeline2-virtual2", "context2", "all"]
+
+
 def cause(comparison: Comparison, name: str, pack: bool = False) -> str:
     model, plan, batch = CELLS[name]
     return likely_cause(comparison, plan, model, job(model, plan, batch, pack=pack).data)
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", thinned(CELLS, slow=list(CELLS)[::2]))
 def test_every_plan_learns_what_one_device_learns(world, name):
     comparison = compared(world, name)
     assert comparison.max_loss_diff < LOSS_LIMIT
     assert comparison.equal, comparison.worst
 
 
-@pytest.mark.parametrize("name", ["tensor2-seq", "data4-zero3", "pipeline2-virtual2", "context2", "all"])
+@pytest.mark.parametrize("name", thinned(PACKED, slow=PACKED[:-2]))
 def test_packed_documents_are_learned_alike_under_every_plan(world, name):
     comparison = compared(world, name, pack=True)
     assert comparison.equal, comparison.worst

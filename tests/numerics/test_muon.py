@@ -63,6 +63,9 @@ BATCH = 12
 SLOW = (
     "tensor2",
     "tensor4",
+    "zb-v-tensor2",
+    "lora",
+    "tensor2-wide",
     "data2",
     "data2-zero3",
     "pipeline2",

@@ -34,6 +34,7 @@ from heddle.parallel.parameter_layout import place_of
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.compare import Comparison, Observed, compare, likely_cause
 from heddle.training.prove.prove import gradient_rounding, observe, observe_serial
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import experts, latent
 from tests.helpers.world import World
 
@@ -399,7 +400,7 @@ def test_a_planted_fault_is_found(world, fault):
     assert case.cause in likely_cause(comparison, case.plan, case.model)
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize("fault", thinned(FAULTS, slow=list(FAULTS)[::2]), ids=lambda fault: fault.__name__)
 def test_the_same_plan_without_its_fault_is_equal(world, fault):
     """In the same processes, after all faults: none of them stayed."""
     assert equal_without_fault(world, FAULTS[fault].model, FAULTS[fault].plan)

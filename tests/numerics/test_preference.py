@@ -73,6 +73,7 @@ SLOW = (
     "pipeline2",
     "context2",
     "zb-h1",
+    "experts",
     "lora-data2-zero3",
     "lora-pipeline2-virtual2",
 )

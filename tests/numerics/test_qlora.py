@@ -30,7 +30,17 @@ ALL = Tune(lora=Lora(rank=3, alpha=6.0), base="nf4")
 SOME = Tune(lora=Lora(rank=2, targets=("q", "v")), base="nf4")
 WIDE = llama(hidden=96, heads=8, kv_heads=4, head_size=12, ffn=160)  # blocks of 64 and of 32; cuts go through them
 # what they spread, others spread too, with more beside it
-SLOW = ("tensor2", "tensor4-recompute", "data2-zero1", "data2-zero2", "data4-zero3", "pipeline2", "all")
+SLOW = (
+    "tensor2",
+    "tensor4-recompute",
+    "data2-zero1",
+    "data2-zero2",
+    "data4-zero3",
+    "pipeline2",
+    "all",
+    "zb-v-tensor2",
+    "tensor2-seq",
+)
 BATCH = 8
 
 CELLS: dict[str, tuple[ModelSpec, Plan, Tune]] = {

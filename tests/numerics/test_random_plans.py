@@ -30,6 +30,7 @@ from heddle.spec.huggingface import read_config
 from heddle.spec.layer_memory import Recompute
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
+from tests.helpers.cases import thinned
 from tests.helpers.hf_folder import CONFIGS, Weights, random_weights, write_folder
 from tests.helpers.world import SIZE
 
@@ -244,7 +245,7 @@ SHARED = {
 
 
 @pytest.mark.dist
-@pytest.mark.parametrize("exchange", SHARED)
+@pytest.mark.parametrize("exchange", thinned(SHARED, slow=["gather", "ring"]))
 def test_ranks_that_share_samples_train_as_a_loop_over_transformers_does(world, tmp_path, exchange):
     """The loop sees whole samples, from the same files, for ten steps."""
     kind, plan = SHARED[exchange]

@@ -111,6 +111,10 @@ CELLS: dict[str, tuple[ModelSpec, tuple[Plan, ...]]] = {
 # what they change, others change too, with fewer processes or layers
 SLOW = (
     "1x8-to-8x1",
+    "1x1-to-8x1",
+    "data-4-to-1",
+    "context-1-to-4",
+    "virtual-1-to-2",
     "1x1-to-1x8",
     "virtual-2-to-1",
     "zero-3-to-0",

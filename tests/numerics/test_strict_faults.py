@@ -25,6 +25,7 @@ from heddle.spec import Plan
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.choose import make_trainer
 from heddle.training.step.optimizer import Optimizer
+from tests.helpers.cases import thinned
 from tests.helpers.small_models import gpt
 from tests.numerics.test_equality_grid import CELLS
 from tests.numerics.test_strict_transport import short
@@ -204,6 +205,9 @@ ON_THE_HOST = ("host", "saves")  # axes over gloo, which has no streams
 WIDE = replace(INTERLEAVED, tensor=2, context=4, context_exchange="2d", context_inner=2, pipeline=3, data=2)
 
 
+LARGE = [plan for _, plan, _ in CELLS.values() if plan.world == 8]
+
+
 def streams(mesh: Mesh) -> int:
     axes = [getattr(mesh, each.name) for each in fields(mesh) if each.name not in ON_THE_HOST]
     groups = {id(axis.group) for axis in axes if isinstance(axis, Axis) and axis.group is not None}
@@ -213,7 +217,7 @@ def streams(mesh: Mesh) -> int:
 @pytest.mark.parametrize(
     "plan",
     [
-        *(cell[1] for cell in CELLS.values() if cell[1].world == 8),
+        *thinned(LARGE, slow=[plan for number, plan in enumerate(LARGE) if number % 4]),
         Plan(tensor=2, pipeline=3, data=2, microbatch=1, local_steps=2),
     ],
     ids=str,

@@ -204,6 +204,7 @@ def test_times_of_two_are_drawn_to_one_scale(opened, run):
     assert alone < 99
 
 
+@pytest.mark.slow
 def test_65_000_spans_open_in_two_seconds_and_zoom_smoothly(opened):
     tables = {
         "model": {"preset": "gpt3-175b", "layers": 128},

@@ -114,6 +114,7 @@ heddle.train(heddle.load_job("job.toml", ["plan.data=2", "train.name=unguarded",
 """
 
 
+@pytest.mark.slow
 def test_a_script_needs_a_guard_only_where_processes_need_what_it_defines(folder):
     (folder / "unguarded.py").write_text(UNGUARDED)
     process = start(sys.executable, "unguarded.py", cwd=folder)

@@ -5,6 +5,7 @@ import pytest
 from heddle.errors import HeddleError
 from heddle.schedule import Action, ChunkPlacement, Kind, Schedule, ScheduleError, build, rule_of, verify
 from heddle.simulating.replay import replay
+from tests.helpers.cases import thinned
 
 B, W = Kind.BACKWARD_INPUT, Kind.BACKWARD_WEIGHT  # as the paper calls them
 
@@ -50,7 +51,7 @@ def test_the_papers_formula_of_zb_h1_for_other_costs(forward, backward, weight):
     assert idle <= (p - 1) * (forward + backward) / 2  # of 1F1B
 
 
-@pytest.mark.parametrize("pipeline", [8, 16, 32, 64])
+@pytest.mark.parametrize("pipeline", thinned([8, 16, 32, 64], slow=[64]))
 @pytest.mark.parametrize(("forward", "backward", "weight"), [(1.0, 2.0, 1.0), (1.0, 2.2, 1.0), (1.0, 2.4, 0.8)])
 def test_dualpipev_against_its_authors_formula(pipeline, forward, backward, weight):
     """(PP/2-1)(F&B + B - 3W), of chunks, where nothing of a pair overlaps (github.com/deepseek-ai/DualPipe).

@@ -84,6 +84,7 @@ for post_norm in (True, False):
 
 
 @pytest.mark.dist
+@pytest.mark.slow
 def test_the_recipe_for_a_model_family(tmp_path):
     pytest.importorskip("transformers", reason="transformers is not installed")
     made = ("heddle/spec/hf/families.py", "heddle/models/huggingface_names.py")

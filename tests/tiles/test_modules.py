@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import heddle
+from tests.helpers.cases import thinned
 from tests.tiles.networks import largest_error, shaken
 
 
@@ -111,7 +112,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, slow=["dense", "parts", "masked"]))
 def test_modules_give_what_pytorch_gives(name):
     torch.manual_seed(0)
     make, shape = CASES[name]

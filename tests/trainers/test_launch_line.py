@@ -7,6 +7,7 @@ import pytest
 
 from heddle.errors import HeddleError
 from heddle.trainers.launch_line import launch_words
+from tests.helpers.cases import thinned
 
 SCRIPTS = {
     "arrays": """
@@ -104,7 +105,10 @@ def test_arguments_alone_are_a_line():
     assert launch_words("--num-layers 2 --split '99 1'") == ["--num-layers", "2", "--split", "99 1"]
 
 
-@pytest.mark.parametrize("doubles", ['A="$A$A"', 'A=("${A[@]}" "${A[@]}")', 'A="$A ${B:-$A}"'])
+DOUBLES = ['A="$A$A"', 'A=("${A[@]}" "${A[@]}")', 'A="$A ${B:-$A}"']
+
+
+@pytest.mark.parametrize("doubles", thinned(DOUBLES, slow=DOUBLES[1:]))
 def test_a_variable_that_doubles_itself_is_told_before_it_fills_memory(doubles):
     script = "A=(--num-layers 4)\n" + f"{doubles}\n" * 60 + 'torchrun pretrain_gpt.py "${A[@]}"\n'
     with pytest.raises(HeddleError, match="variables of the launch line are too long"):

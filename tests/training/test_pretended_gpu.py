@@ -61,7 +61,7 @@ def lived(plan: Plan, precision: str, folder: Path) -> list[float | None]:
     return [*losses, again.evaluate(TOKENS)]
 
 
-@pytest.mark.parametrize("name", thinned(PLANS, slow=("recompute", "input")))
+@pytest.mark.parametrize("name", thinned(PLANS, slow=("recompute", "input", "some", "optimizer")))
 def test_what_a_rank_does_keeps_device_and_host_apart(tmp_path, name):
     """And it learns the same bits as on the CPU that it really runs on."""
     precision = "bf16" if name in ("optimizer", "some", "all") else "fp32"

@@ -127,6 +127,7 @@ if __name__ == "__main__":
 
 @pytest.mark.dist
 @pytest.mark.parametrize("launcher", thinned(("own", "torchrun"), slow=("torchrun",)))
+@pytest.mark.slow
 def test_the_bill_of_any_rank_is_printed_though_the_others_fail_because_of_it(tmp_path, launcher):
     write_job(tmp_path)
     (tmp_path / "program.py").write_text(OUT_OF_MEMORY)

@@ -29,6 +29,7 @@ def verdict_in(folder: Path) -> dict:
 
 
 @pytest.mark.dist
+@pytest.mark.slow
 def test_it_passes_with_processes_of_its_own(tmp_path):
     write_job(tmp_path)
     (tmp_path / "own.toml").write_text((tmp_path / "job.toml").read_text().replace("data = 1", "data = 4"))

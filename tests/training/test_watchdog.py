@@ -29,7 +29,7 @@ name = "hung"
 steps = 100000
 global_batch = 4
 log_every = 1
-hang_after = 4.0
+hang_after = 2.0
 restarts = 0
 [plan]
 tensor = 2
@@ -144,6 +144,7 @@ PAIR = JOB.replace("tensor = 2\n", "").replace(
 )
 
 
+@pytest.mark.slow
 def test_saves_and_evaluations_that_take_longer_than_any_limit_are_no_hangs():
     process = start(IMPATIENT + SLOW + "phases.LIMITS[phases.RunPhase.SAVE] = 2.0\n", PAIR)
     _, words = process.communicate(timeout=240)
@@ -182,9 +183,8 @@ HANGS = {
 }
 
 
-@pytest.mark.parametrize(
-    "phase", [pytest.param(name, marks=() if name == "save" else pytest.mark.slow) for name in HANGS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("phase", HANGS)
 def test_a_hang_in_any_phase_is_one(phase):
     code, headline, culprit = HANGS[phase]
     process = start(IMPATIENT + code, PAIR)

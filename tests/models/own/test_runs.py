@@ -51,6 +51,7 @@ def train(mesh: Mesh, tried: Job, steps: int, start: Path | None = None, save: P
 
 
 @pytest.mark.dist
+@pytest.mark.slow
 def test_a_run_goes_on_under_another_plan(world: World, tmp_path):
     tried = job(write(tmp_path, "research"), WHOLE)
     through = train(Mesh(), tried, 4)

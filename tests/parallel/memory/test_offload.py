@@ -43,7 +43,8 @@ def losses_without(recompute: str, precision: str) -> list[float]:
 
 # bf16 takes a CPU long, and where bytes go does not depend on what they mean
 @pytest.mark.parametrize(
-    ("precision", "tier"), thinned(itertools.product(("fp32", "bf16"), ("host", "disk")), slow=[("bf16", "host")])
+    ("precision", "tier"),
+    thinned(itertools.product(("fp32", "bf16"), ("host", "disk")), slow=[("bf16", "host"), ("fp32", "disk")]),
 )
 @pytest.mark.parametrize(
     ("recompute", "kinds"),

@@ -336,7 +336,7 @@ REAL: dict[str, tuple[ModelSpec, Plan, int, str]] = {
     "zero 3": (LLAMA, Plan(data=4, zero=3, recompute="full"), 12, "bf16"),
 }
 
-QUICK_PLANS = ("context, ring", "interleaved, tensor", "zero 3")
+QUICK_PLANS = ("interleaved, tensor",)
 
 
 def take_real_step(mesh: Mesh, a_job: Job) -> Observation:

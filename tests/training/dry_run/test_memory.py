@@ -193,7 +193,12 @@ def test_the_dry_run_counts_what_is_predicted_of_experts_that_ranks_share(name):
     ("name", "host"),
     thinned(
         itertools.product(EXPERTS, (True, False)),
-        slow=[(name, bool(number % 2)) for number, name in enumerate(EXPERTS)],  # each on one kind of machine
+        slow=[
+            (name, host)
+            for number, name in enumerate(EXPERTS)
+            for host in (True, False)
+            if (number % 4, host) not in ((0, True), (2, False))  # every other one, on either kind of machine
+        ],
     ),
 )
 def test_the_dry_run_counts_what_is_predicted_of_experts(name, host):
@@ -217,7 +222,12 @@ LEARNING = {
     ("name", "host"),
     thinned(
         itertools.product(LEARNING, (True, False)),
-        slow=[(name, host) for name in LEARNING for host in (True, False) if host or "zero" not in name],
+        slow=[
+            (name, host)
+            for name in LEARNING
+            for host in (True, False)
+            if host or name not in ("muon-zero3", "preference-zero1")
+        ],
     ),
 )
 def test_the_dry_run_counts_what_is_predicted_of_other_ways_to_learn(name, host):
@@ -231,7 +241,7 @@ def test_the_dry_run_counts_what_is_predicted_of_other_ways_to_learn(name, host)
     check(a_job, 0.05)
 
 
-@pytest.mark.parametrize("case", drawn(6, 0), ids=lambda case: "-".join(map(str, list(case.values())[1:])))
+@pytest.mark.parametrize("case", drawn(4, 0), ids=lambda case: "-".join(map(str, list(case.values())[1:])))
 def test_the_dry_run_counts_what_is_predicted(case):
     check(job_of(case))
 
@@ -267,6 +277,9 @@ SHARED = {
         itertools.product(SHARED, (True, False)),
         slow=[
             ("ring", True),
+            ("ring", False),
+            ("gather", True),
+            ("gather-full", True),
             ("ring-selective", False),
             ("gather", False),
             ("gather-full", False),
@@ -294,7 +307,7 @@ def test_sharing_halves_activations():
 
 # ------------------------------------------------------------------------------- the same of jobs that nobody chose
 
-SAMPLE = 6  # of the random jobs, with every run of the suite
+SAMPLE = 3  # of the random jobs, with every run of the suite
 WORST = 0.11  # ZeRO-1 on CPUs, whose sums begin beside the last backward: 10 % too low
 
 

@@ -34,7 +34,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, dict[str, Any], str]] = {
     "qlora-zero3": (QLORA, ONE | {"data": 2, "zero": 3}, "adamw"),
     "qlora-some": (SOME, ONE, "adamw"),
 }
-LESS = ("full", "lora", "qlora-zero3", "qlora-recompute", "full-8bit")
+LESS = ("lora", "qlora-zero3", "full-8bit")
 
 
 @pytest.mark.parametrize(
