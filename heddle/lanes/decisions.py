@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heddle.lanes import packs, published
+from heddle.lanes import packs, published, search
 from heddle.lanes.choose import choice, ilp
 from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
+from heddle.lanes.packs import nearest
+from heddle.lanes.policy import scores
 from heddle.lanes.policy.decide import decide, weights
-from heddle.lanes.search import code
 
 ORDER = ("policy", "pairs", "ilp")
 
@@ -41,7 +42,8 @@ class Decisions:
         self.table, self.methods, self.policy = table, sorted(methods, key=ORDER.index), policy
         self.known: dict[Hashable, RegionDecision] = {}
         if self.methods:
-            code()  # compiled here, since it is not the first region's time
+            for code in (nearest.code, scores.code, search.code):
+                code()  # compiled here, since it is not the first region's time
 
     def has(self, region: Region) -> bool:
         return region.shape in self.known

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from heddle.lanes.cost import Table, is_constant, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.ir import BITS, COMMUTATIVE
-from heddle.lanes.packs.graph import Graph, Item, Need, Production
+from heddle.lanes.packs.alike import Likeness
+from heddle.lanes.packs.graph import NATIVE, Graph, Item, Need, Production
 
 T = TypeVar("T")
 MOST_ITEMS = 1200  # then no new vectors are thought of; what there is still works
@@ -23,17 +25,19 @@ class Builder:
         self.statements = region.statements
         self.graph = Graph(region, table)
         self.index: dict[Item, int] = {}
-        self.queue: list[int] = []
+        self.queue: deque[int] = deque()
         self.single: dict[str, Need] = {}  # of scalars that have an item
         self.known: dict[tuple[str, int], bool] = {}  # whether there are vectors of a type and width
+        self.whole: dict[tuple[str, str, int], int] = {}
         self.by_lane: dict[tuple[str, str, int], list[int]] = {}
-        self.alike: dict[tuple[str, str, bool, int], int] = {}  # how well values go side by side, once asked
-        self.turned: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, ...]] = {}  # operands beside others
+        self.alike, self.splat = Likeness(region, splat=False), Likeness(region, splat=True)
         self.given: dict[int, set[str]] = {}  # lanes that go into the instruction that makes a vector as they come out
         self.apart: set[int] = set()  # vectors that could be put together lane by lane
         self.covered: set[tuple[str, tuple[int, ...]]] = set()  # loads whose windows have been thought of
         self.packable = [s.packable for s in self.statements]
-        self.signature = [s.signature for s in self.statements]
+        self.loaded = [s.op == "load" for s in self.statements]
+        number: dict[tuple[str, ...], int] = {}  # of what must be the same in all lanes, by whom it is first equal to
+        self.signature = [number.setdefault(s.signature, len(number)) for s in self.statements]
         self.users = {  # those of each value that might be packed, other than loads and stores
             v: [i for i in users if self.packable[i] and not self.statements[i].memory]
             for v, users in region.users.items()
@@ -85,6 +89,13 @@ class Builder:
             yield from (tuple(run[start : start + width]) for start in sorted(starts))
             width *= 2
 
+    def price(self, what: str, kind: str, width: int) -> int:
+        """What something costs that is done with a whole vector."""
+        key = what, kind, width
+        if key not in self.whole:
+            self.whole[key] = self.table.get(f"{what} {vector(kind, width)}")
+        return self.whole[key]
+
     def each(self, what: str, kind: str, width: int) -> list[int]:
         """What it costs to insert or extract each lane of a vector."""
         key = what, kind, width
@@ -116,12 +127,13 @@ class Builder:
         return self.index[item]
 
     def add(self, production: Production) -> int:
-        n, gives = len(self.graph.productions), production.gives
-        self.graph.productions.append(production)
+        graph, gives = self.graph, production.gives
+        n = len(graph.productions)
+        graph.productions.append(production)
         if gives >= 0:
-            self.graph.makers[gives].append(n)
-            if production.native:
-                self.graph.natives[gives].append(n)
+            graph.makers[gives].append(n)
+            if production.kind in NATIVE:
+                graph.natives[gives].append(n)
         return n
 
     def needs(self, values: Iterable[str]) -> tuple[Need, ...]:
