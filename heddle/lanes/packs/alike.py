@@ -21,6 +21,7 @@ class Likeness(dict[tuple[str, str], int]):
         super().__init__()
         self.region, self.same = region, 9 if splat else 2
         self.deeper = Likeness(region, splat, depth - 1) if depth else None
+        self.turned: dict[tuple[str, str, tuple[str, ...]], tuple[str, ...]] = {}  # operands beside others, once asked
 
     def __missing__(self, pair: tuple[str, str]) -> int:
         found = self[pair] = self._of(*pair)
@@ -60,9 +61,13 @@ class Likeness(dict[tuple[str, str], int]):
 
     def beside(self, left: str, right: str, lanes: tuple[str, ...]) -> tuple[str, ...]:
         """The operands of an operation that commutes, turned so that they go well with those of the lane before."""
-        a, b = lanes
-        turned = self[left, b] + self[right, a] > self[left, a] + self[right, b]
-        return (b, a) if turned else lanes
+        key = left, right, lanes
+        found = self.turned.get(key)
+        if found is None:
+            a, b = lanes
+            crossed = self[left, b] + self[right, a] > self[left, a] + self[right, b]
+            found = self.turned[key] = (b, a) if crossed else lanes
+        return found
 
 
 def arrangement(statements: Sequence[Statement], alike: Likeness, splat: Likeness) -> Columns:

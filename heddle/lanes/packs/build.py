@@ -93,16 +93,18 @@ def expand(w: Builder, n: int) -> None:
         return
     places = [w.region.position.get(v) for v in lanes]
     members = [m for m in places if m is not None]
+    kinds = {w.signature[m] for m in members}
     if len(members) == width:
-        kinds = {w.signature[m] for m in members}
         # An integer may be made in several lanes, unless a vector without repetition could be shuffled.
         repeated = kind[0] == "i" and bool(distinct & (distinct - 1))
         if (distinct == width or repeated) and w.region.independent(members):
             pack(w, n, item, members, kinds)
         if len(kinds) == 2:
             by_kind(w, item, members)
-    with_identities(w, n, item, places)
-    from_distinct(w, item)
+    if len(members) < width or len(kinds) > 1:
+        with_identities(w, n, item, places)
+    if distinct < width or all(map(w.loaded.__getitem__, members)):
+        from_distinct(w, item)
 
 
 def of_halves(w: Builder, n: int, item: Item) -> None:

@@ -72,33 +72,29 @@ static int32_t *mask(const Vectors *v, Numbers lanes, Numbers first, int32_t wid
   return out;
 }
 
-// Pairs by the width of theirs: how many, and each with its mask.
+// Pairs of one width: how wide, which, and the mask.
 static int32_t *pairs(const Vectors *v, int64_t n, Numbers first, uint64_t full, Numbers close, int count, int32_t *out) {
   int64_t own = v->sources + n;
-  int32_t width = width_of(v, own), *kept = out++;
-  *kept = 0;
+  int kept = 0;
   for (int i = 0; i < count && i < FIRST; i++)
-    for (int j = i + 1; j < count && *kept < PAIRS; j++) {
+    for (int j = i + 1; j < count && kept < PAIRS; j++) {
       int32_t a = close[i], b = close[j];
       if ((v->has[a] | v->has[b]) != full) continue;
       if (a == v->low[n] && b == v->high[n]) continue;  // two halves are put together anyway
-      *out++ = v->item[a], *out++ = v->item[b];
-      out = mask(v, v->lanes + v->at[own], first, width, a, b, out);
-      ++*kept;
+      *out++ = width_of(v, a), *out++ = v->item[a], *out++ = v->item[b];
+      out = mask(v, v->lanes + v->at[own], first, width_of(v, own), a, b, out);
+      kept++;
     }
   return out;
 }
 
 // Of those of its width that differ in no more than half of the lanes: in which, as bits.
 static int32_t *in_place(const Vectors *v, Numbers lanes, int32_t width, Numbers close, int count, int32_t *out) {
-  int32_t *kept = out++;
-  *kept = 0;
   for (int i = 0; i < count; i++) {
     uint32_t other = 0;
     for (int32_t k = 0; k < width; k++) other |= (uint32_t)(v->lanes[v->at[close[i]] + k] != lanes[k]) << k;
     if (2 * __builtin_popcount(other) > width) continue;
     *out++ = v->item[close[i]], *out++ = (int32_t)other;
-    ++*kept;
   }
   return out;
 }
@@ -107,7 +103,7 @@ static int32_t *in_place(const Vectors *v, Numbers lanes, int32_t width, Numbers
 // The first number says how many there are.
 int64_t nearest(const Vectors *v, int64_t next, int32_t *out, int64_t room) {
   int32_t *begin = out++;
-  const int32_t *end = begin + room - (v->sources + SIZES * PAIRS + 4) * (WIDEST + 2);
+  const int32_t *end = begin + room - (v->sources + SIZES * PAIRS + 4) * (WIDEST + 3);
   hold(v);
   for (; next < v->wanted && out < end; next++) {
     int64_t own = v->sources + next, touched = 0;
@@ -126,20 +122,24 @@ int64_t nearest(const Vectors *v, int64_t next, int32_t *out, int64_t room) {
         v->place[k * v->sources + s] = v->where[e];
       }
     }
-    int32_t *whole = out++;
-    *whole = 0;
+    int32_t *ends = out;  // of what follows: vectors with all lanes, pairs, and those with most in place
+    out += 3;
     for (int32_t e = lanes[0] < 0 ? 0 : v->start[lanes[0]]; lanes[0] >= 0 && e < v->start[lanes[0] + 1]; e++) {
       int32_t s = v->who[e];
       if (v->has[s] != full || v->item[s] == v->item[own]) continue;
       *out++ = v->item[s];
       for (int32_t k = 0; k < width; k++) *out++ = v->place[first[k] * v->sources + s];
-      ++*whole;
     }
+    ends[0] = (int32_t)(out - begin);
+    int32_t same[SECOND], alike = 0;
     for (int32_t size = width / 2, c = 0; c < SIZES; size *= 2, c++) {  // every third byte of 24, say, lies in two of 16
       int count = near(v, touched, full, width, size, close);
       out = pairs(v, next, first, full, close, count, out);
-      if (size == width) out = in_place(v, lanes, width, close, count, out);
+      for (int k = 0; size == width && k < count; k++) same[alike++] = close[k];
     }
+    ends[1] = (int32_t)(out - begin);
+    if (width > 2) out = in_place(v, lanes, width, same, alike, out);
+    ends[2] = (int32_t)(out - begin);
     while (touched) v->has[v->touched[--touched]] = 0;
   }
   *begin = (int32_t)(out - begin);

@@ -6,809 +6,831 @@ define dso_local i64 @nearest(ptr noundef readonly captures(none) %0, i64 nounde
   %5 = alloca [12 x i64], align 16
   %6 = alloca [32 x i32], align 16
   %7 = alloca [12 x i32], align 16
-  %8 = getelementptr inbounds nuw i8, ptr %2, i64 4
-  %9 = getelementptr inbounds i32, ptr %2, i64 %3
-  %10 = load i64, ptr %0, align 8, !tbaa !8
-  %11 = mul i64 %10, -136
-  %12 = getelementptr i8, ptr %9, i64 %11
-  %13 = getelementptr i8, ptr %12, i64 -2720
-  %14 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  %15 = load i64, ptr %14, align 8, !tbaa !14
-  %16 = icmp slt i64 %15, 0
-  %17 = getelementptr inbounds nuw i8, ptr %0, i64 72
-  %18 = load ptr, ptr %17, align 8, !tbaa !15
-  br i1 %16, label %22, label %19
+  %8 = alloca [12 x i32], align 16
+  %9 = getelementptr inbounds nuw i8, ptr %2, i64 4
+  %10 = getelementptr inbounds i32, ptr %2, i64 %3
+  %11 = load i64, ptr %0, align 8, !tbaa !8
+  %12 = mul i64 %11, -140
+  %13 = getelementptr i8, ptr %10, i64 %12
+  %14 = getelementptr i8, ptr %13, i64 -2800
+  %15 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %16 = load i64, ptr %15, align 8, !tbaa !14
+  %17 = icmp slt i64 %16, 0
+  %18 = getelementptr inbounds nuw i8, ptr %0, i64 72
+  %19 = load ptr, ptr %18, align 8, !tbaa !15
+  br i1 %17, label %23, label %20
 
-19:                                               ; preds = %4
-  %20 = shl i64 %15, 2
-  %21 = add i64 %20, 4
-  tail call void @llvm.memset.p0.i64(ptr align 4 %18, i8 0, i64 %21, i1 false), !tbaa !4
-  br label %22
+20:                                               ; preds = %4
+  %21 = shl i64 %16, 2
+  %22 = add i64 %21, 4
+  tail call void @llvm.memset.p0.i64(ptr align 4 %19, i8 0, i64 %22, i1 false), !tbaa !4
+  br label %23
 
-22:                                               ; preds = %19, %4
-  %23 = phi i64 [ %20, %19 ], [ 0, %4 ]
-  %24 = icmp sgt i64 %15, 0
-  %25 = icmp sgt i64 %10, 0
-  %26 = icmp slt i64 %15, 1
-  %27 = getelementptr inbounds nuw i8, ptr %0, i64 96
-  %28 = getelementptr inbounds nuw i8, ptr %0, i64 24
-  %29 = getelementptr inbounds nuw i8, ptr %0, i64 32
-  %30 = getelementptr inbounds nuw i8, ptr %0, i64 80
-  %31 = getelementptr inbounds nuw i8, ptr %0, i64 88
-  %32 = getelementptr i8, ptr %18, i64 4
-  br label %33
+23:                                               ; preds = %20, %4
+  %24 = phi i64 [ %21, %20 ], [ 0, %4 ]
+  %25 = icmp sgt i64 %16, 0
+  %26 = icmp sgt i64 %11, 0
+  %27 = icmp slt i64 %16, 1
+  %28 = getelementptr inbounds nuw i8, ptr %0, i64 96
+  %29 = getelementptr inbounds nuw i8, ptr %0, i64 24
+  %30 = getelementptr inbounds nuw i8, ptr %0, i64 32
+  %31 = getelementptr inbounds nuw i8, ptr %0, i64 80
+  %32 = getelementptr inbounds nuw i8, ptr %0, i64 88
+  %33 = getelementptr i8, ptr %19, i64 4
+  br label %34
 
-33:                                               ; preds = %90, %22
-  %34 = phi i1 [ true, %22 ], [ false, %90 ]
-  %35 = phi i1 [ %26, %22 ], [ true, %90 ]
-  br i1 %24, label %36, label %38
+34:                                               ; preds = %91, %23
+  %35 = phi i1 [ true, %23 ], [ false, %91 ]
+  %36 = phi i1 [ %27, %23 ], [ true, %91 ]
+  br i1 %25, label %37, label %39
 
-36:                                               ; preds = %33
-  %37 = load ptr, ptr %27, align 8, !tbaa !16
-  tail call void @llvm.memset.p0.i64(ptr align 4 %37, i8 -1, i64 %23, i1 false), !tbaa !4
-  br label %38
+37:                                               ; preds = %34
+  %38 = load ptr, ptr %28, align 8, !tbaa !16
+  tail call void @llvm.memset.p0.i64(ptr align 4 %38, i8 -1, i64 %24, i1 false), !tbaa !4
+  br label %39
 
-38:                                               ; preds = %36, %33
-  br i1 %25, label %39, label %45
+39:                                               ; preds = %37, %34
+  br i1 %26, label %40, label %46
 
-39:                                               ; preds = %38
-  %40 = load ptr, ptr %28, align 8, !tbaa !17
-  %41 = load i32, ptr %40, align 4, !tbaa !4
-  br label %47
+40:                                               ; preds = %39
+  %41 = load ptr, ptr %29, align 8, !tbaa !17
+  %42 = load i32, ptr %41, align 4, !tbaa !4
+  br label %48
 
-42:                                               ; preds = %82, %47
-  %43 = phi i32 [ %53, %47 ], [ %84, %82 ]
-  %44 = icmp eq i64 %51, %10
-  br i1 %44, label %45, label %47, !llvm.loop !18
+43:                                               ; preds = %83, %48
+  %44 = phi i32 [ %54, %48 ], [ %85, %83 ]
+  %45 = icmp eq i64 %52, %11
+  br i1 %45, label %46, label %48, !llvm.loop !18
 
-45:                                               ; preds = %42, %38
-  br i1 %24, label %87, label %46
+46:                                               ; preds = %43, %39
+  br i1 %25, label %88, label %47
 
-46:                                               ; preds = %45
-  store i32 0, ptr %18, align 4, !tbaa !4
-  br label %90
+47:                                               ; preds = %46
+  store i32 0, ptr %19, align 4, !tbaa !4
+  br label %91
 
-47:                                               ; preds = %42, %39
-  %48 = phi i32 [ %41, %39 ], [ %43, %42 ]
-  %49 = phi i64 [ 0, %39 ], [ %51, %42 ]
-  %50 = getelementptr inbounds nuw i32, ptr %40, i64 %49
-  %51 = add nuw nsw i64 %49, 1
-  %52 = getelementptr inbounds nuw i32, ptr %40, i64 %51
-  %53 = load i32, ptr %52, align 4, !tbaa !4
-  %54 = icmp slt i32 %48, %53
-  br i1 %54, label %55, label %42
+48:                                               ; preds = %43, %40
+  %49 = phi i32 [ %42, %40 ], [ %44, %43 ]
+  %50 = phi i64 [ 0, %40 ], [ %52, %43 ]
+  %51 = getelementptr inbounds nuw i32, ptr %41, i64 %50
+  %52 = add nuw nsw i64 %50, 1
+  %53 = getelementptr inbounds nuw i32, ptr %41, i64 %52
+  %54 = load i32, ptr %53, align 4, !tbaa !4
+  %55 = icmp slt i32 %49, %54
+  br i1 %55, label %56, label %43
 
-55:                                               ; preds = %47
-  %56 = load ptr, ptr %29, align 8, !tbaa !21
-  %57 = load ptr, ptr %27, align 8, !tbaa !16
-  %58 = sext i32 %48 to i64
-  %59 = trunc nuw nsw i64 %49 to i32
-  br label %60
+56:                                               ; preds = %48
+  %57 = load ptr, ptr %30, align 8, !tbaa !21
+  %58 = load ptr, ptr %28, align 8, !tbaa !16
+  %59 = sext i32 %49 to i64
+  %60 = trunc nuw nsw i64 %50 to i32
+  br label %61
 
-60:                                               ; preds = %82, %55
-  %61 = phi i64 [ %58, %55 ], [ %83, %82 ]
-  %62 = getelementptr inbounds i32, ptr %56, i64 %61
-  %63 = load i32, ptr %62, align 4, !tbaa !4
-  %64 = sext i32 %63 to i64
-  %65 = getelementptr inbounds i32, ptr %57, i64 %64
-  %66 = load i32, ptr %65, align 4, !tbaa !4
-  %67 = zext i32 %66 to i64
-  %68 = icmp eq i64 %49, %67
-  br i1 %68, label %82, label %69
+61:                                               ; preds = %83, %56
+  %62 = phi i64 [ %59, %56 ], [ %84, %83 ]
+  %63 = getelementptr inbounds i32, ptr %57, i64 %62
+  %64 = load i32, ptr %63, align 4, !tbaa !4
+  %65 = sext i32 %64 to i64
+  %66 = getelementptr inbounds i32, ptr %58, i64 %65
+  %67 = load i32, ptr %66, align 4, !tbaa !4
+  %68 = zext i32 %67 to i64
+  %69 = icmp eq i64 %50, %68
+  br i1 %69, label %83, label %70
 
-69:                                               ; preds = %60
-  store i32 %59, ptr %65, align 4, !tbaa !4
-  %70 = getelementptr inbounds i32, ptr %18, i64 %64
-  %71 = load i32, ptr %70, align 4, !tbaa !4
-  %72 = add nsw i32 %71, 1
-  store i32 %72, ptr %70, align 4, !tbaa !4
-  br i1 %34, label %82, label %73
+70:                                               ; preds = %61
+  store i32 %60, ptr %66, align 4, !tbaa !4
+  %71 = getelementptr inbounds i32, ptr %19, i64 %65
+  %72 = load i32, ptr %71, align 4, !tbaa !4
+  %73 = add nsw i32 %72, 1
+  store i32 %73, ptr %71, align 4, !tbaa !4
+  br i1 %35, label %83, label %74
 
-73:                                               ; preds = %69
-  %74 = load ptr, ptr %30, align 8, !tbaa !22
-  %75 = sext i32 %71 to i64
-  %76 = getelementptr inbounds i32, ptr %74, i64 %75
-  store i32 %59, ptr %76, align 4, !tbaa !4
-  %77 = load i32, ptr %50, align 4, !tbaa !4
-  %78 = trunc nsw i64 %61 to i32
-  %79 = sub nsw i32 %78, %77
-  %80 = load ptr, ptr %31, align 8, !tbaa !23
-  %81 = getelementptr inbounds i32, ptr %80, i64 %75
-  store i32 %79, ptr %81, align 4, !tbaa !4
-  br label %82
+74:                                               ; preds = %70
+  %75 = load ptr, ptr %31, align 8, !tbaa !22
+  %76 = sext i32 %72 to i64
+  %77 = getelementptr inbounds i32, ptr %75, i64 %76
+  store i32 %60, ptr %77, align 4, !tbaa !4
+  %78 = load i32, ptr %51, align 4, !tbaa !4
+  %79 = trunc nsw i64 %62 to i32
+  %80 = sub nsw i32 %79, %78
+  %81 = load ptr, ptr %32, align 8, !tbaa !23
+  %82 = getelementptr inbounds i32, ptr %81, i64 %76
+  store i32 %80, ptr %82, align 4, !tbaa !4
+  br label %83
 
-82:                                               ; preds = %73, %69, %60
-  %83 = add nsw i64 %61, 1
-  %84 = load i32, ptr %52, align 4, !tbaa !4
-  %85 = sext i32 %84 to i64
-  %86 = icmp slt i64 %83, %85
-  br i1 %86, label %60, label %42, !llvm.loop !24
+83:                                               ; preds = %74, %70, %61
+  %84 = add nsw i64 %62, 1
+  %85 = load i32, ptr %53, align 4, !tbaa !4
+  %86 = sext i32 %85 to i64
+  %87 = icmp slt i64 %84, %86
+  br i1 %87, label %61, label %43, !llvm.loop !24
 
-87:                                               ; preds = %45
-  tail call void @llvm.memmove.p0.p0.i64(ptr align 4 %32, ptr align 4 %18, i64 %23, i1 false), !tbaa !4
-  store i32 0, ptr %18, align 4, !tbaa !4
-  br i1 %35, label %90, label %88
+88:                                               ; preds = %46
+  tail call void @llvm.memmove.p0.p0.i64(ptr align 4 %33, ptr align 4 %19, i64 %24, i1 false), !tbaa !4
+  store i32 0, ptr %19, align 4, !tbaa !4
+  br i1 %36, label %91, label %89
 
-88:                                               ; preds = %87
-  %89 = load i32, ptr %18, align 4
-  br label %108
+89:                                               ; preds = %88
+  %90 = load i32, ptr %19, align 4
+  br label %110
 
-90:                                               ; preds = %108, %87, %46
-  br i1 %34, label %33, label %91, !llvm.loop !25
+91:                                               ; preds = %110, %88, %47
+  br i1 %35, label %34, label %92, !llvm.loop !25
 
-91:                                               ; preds = %90
-  %92 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %93 = load i64, ptr %92, align 8, !tbaa !26
-  %94 = icmp slt i64 %1, %93
-  %95 = icmp ult ptr %8, %13
-  %96 = select i1 %94, i1 %95, i1 false
-  br i1 %96, label %97, label %569
+92:                                               ; preds = %91
+  %93 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %94 = load i64, ptr %93, align 8, !tbaa !26
+  %95 = icmp slt i64 %1, %94
+  %96 = icmp ult ptr %9, %14
+  %97 = select i1 %95, i1 %96, i1 false
+  br i1 %97, label %98, label %595
 
-97:                                               ; preds = %91
-  %98 = load ptr, ptr %29, align 8, !tbaa !21
-  %99 = load ptr, ptr %28, align 8, !tbaa !17
-  %100 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %101 = getelementptr inbounds nuw i8, ptr %0, i64 120
-  %102 = getelementptr inbounds nuw i8, ptr %0, i64 104
-  %103 = getelementptr inbounds nuw i8, ptr %0, i64 112
-  %104 = getelementptr inbounds nuw i8, ptr %0, i64 48
-  %105 = getelementptr inbounds nuw i8, ptr %5, i64 88
-  %106 = getelementptr inbounds nuw i8, ptr %0, i64 56
-  %107 = getelementptr inbounds nuw i8, ptr %0, i64 64
-  br label %116
+98:                                               ; preds = %92
+  %99 = load ptr, ptr %30, align 8, !tbaa !21
+  %100 = load ptr, ptr %29, align 8, !tbaa !17
+  %101 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %102 = getelementptr inbounds nuw i8, ptr %0, i64 120
+  %103 = getelementptr inbounds nuw i8, ptr %0, i64 104
+  %104 = getelementptr inbounds nuw i8, ptr %0, i64 112
+  %105 = getelementptr inbounds nuw i8, ptr %0, i64 48
+  %106 = ptrtoint ptr %2 to i64
+  %107 = getelementptr inbounds nuw i8, ptr %5, i64 88
+  %108 = getelementptr inbounds nuw i8, ptr %0, i64 56
+  %109 = getelementptr inbounds nuw i8, ptr %0, i64 64
+  br label %118
 
-108:                                              ; preds = %108, %88
-  %109 = phi i32 [ %89, %88 ], [ %113, %108 ]
-  %110 = phi i64 [ 1, %88 ], [ %114, %108 ]
-  %111 = getelementptr i32, ptr %18, i64 %110
-  %112 = load i32, ptr %111, align 4, !tbaa !4
-  %113 = add nsw i32 %112, %109
-  store i32 %113, ptr %111, align 4, !tbaa !4
-  %114 = add nuw i64 %110, 1
-  %115 = icmp eq i64 %110, %15
-  br i1 %115, label %90, label %108, !llvm.loop !27
+110:                                              ; preds = %110, %89
+  %111 = phi i32 [ %90, %89 ], [ %115, %110 ]
+  %112 = phi i64 [ 1, %89 ], [ %116, %110 ]
+  %113 = getelementptr i32, ptr %19, i64 %112
+  %114 = load i32, ptr %113, align 4, !tbaa !4
+  %115 = add nsw i32 %114, %111
+  store i32 %115, ptr %113, align 4, !tbaa !4
+  %116 = add nuw i64 %112, 1
+  %117 = icmp eq i64 %112, %16
+  br i1 %117, label %91, label %110, !llvm.loop !27
 
-116:                                              ; preds = %563, %97
-  %117 = phi i64 [ %1, %97 ], [ %564, %563 ]
-  %118 = phi ptr [ %8, %97 ], [ %551, %563 ]
-  %119 = load i64, ptr %0, align 8, !tbaa !8
-  %120 = add nsw i64 %119, %117
-  %121 = getelementptr inbounds i32, ptr %99, i64 %120
-  %122 = load i32, ptr %121, align 4, !tbaa !4
-  %123 = sext i32 %122 to i64
-  %124 = getelementptr inbounds i32, ptr %98, i64 %123
-  %125 = getelementptr i8, ptr %121, i64 4
-  %126 = load i32, ptr %125, align 4, !tbaa !4
-  %127 = sub nsw i32 %126, %122
+118:                                              ; preds = %589, %98
+  %119 = phi i64 [ %1, %98 ], [ %590, %589 ]
+  %120 = phi ptr [ %9, %98 ], [ %575, %589 ]
+  %121 = load i64, ptr %0, align 8, !tbaa !8
+  %122 = add nsw i64 %121, %119
+  %123 = getelementptr inbounds i32, ptr %100, i64 %122
+  %124 = load i32, ptr %123, align 4, !tbaa !4
+  %125 = sext i32 %124 to i64
+  %126 = getelementptr inbounds i32, ptr %99, i64 %125
+  %127 = getelementptr i8, ptr %123, i64 4
+  %128 = load i32, ptr %127, align 4, !tbaa !4
+  %129 = sub nsw i32 %128, %124
   call void @llvm.lifetime.start.p0(ptr nonnull %6) #6
   call void @llvm.lifetime.start.p0(ptr nonnull %7) #6
-  %128 = icmp sgt i32 %127, 0
-  br i1 %128, label %129, label %131
+  %130 = icmp sgt i32 %129, 0
+  br i1 %130, label %131, label %133
 
-129:                                              ; preds = %116
-  %130 = zext nneg i32 %127 to i64
-  br label %138
+131:                                              ; preds = %118
+  %132 = zext nneg i32 %129 to i64
+  br label %140
 
-131:                                              ; preds = %220, %116
-  %132 = phi i64 [ %119, %116 ], [ %221, %220 ]
-  %133 = phi i64 [ 0, %116 ], [ %157, %220 ]
-  %134 = phi i64 [ 0, %116 ], [ %222, %220 ]
-  %135 = getelementptr inbounds nuw i8, ptr %118, i64 4
-  store i32 0, ptr %118, align 4, !tbaa !4
-  %136 = load i32, ptr %124, align 4, !tbaa !4
-  %137 = icmp slt i32 %136, 0
-  br i1 %137, label %241, label %225
+133:                                              ; preds = %222, %118
+  %134 = phi i64 [ %121, %118 ], [ %223, %222 ]
+  %135 = phi i64 [ 0, %118 ], [ %159, %222 ]
+  %136 = phi i64 [ 0, %118 ], [ %224, %222 ]
+  %137 = getelementptr inbounds nuw i8, ptr %120, i64 12
+  %138 = load i32, ptr %126, align 4, !tbaa !4
+  %139 = icmp slt i32 %138, 0
+  br i1 %139, label %243, label %227
 
-138:                                              ; preds = %220, %129
-  %139 = phi i64 [ %119, %129 ], [ %221, %220 ]
-  %140 = phi i64 [ 0, %129 ], [ %223, %220 ]
-  %141 = phi i64 [ 0, %129 ], [ %222, %220 ]
-  %142 = phi i64 [ 0, %129 ], [ %157, %220 ]
-  %143 = getelementptr inbounds nuw i32, ptr %124, i64 %140
-  %144 = load i32, ptr %143, align 4, !tbaa !4
-  br label %145
+140:                                              ; preds = %222, %131
+  %141 = phi i64 [ %121, %131 ], [ %223, %222 ]
+  %142 = phi i64 [ 0, %131 ], [ %225, %222 ]
+  %143 = phi i64 [ 0, %131 ], [ %224, %222 ]
+  %144 = phi i64 [ 0, %131 ], [ %159, %222 ]
+  %145 = getelementptr inbounds nuw i32, ptr %126, i64 %142
+  %146 = load i32, ptr %145, align 4, !tbaa !4
+  br label %147
 
-145:                                              ; preds = %145, %138
-  %146 = phi i64 [ %150, %145 ], [ 0, %138 ]
-  %147 = getelementptr inbounds nuw i32, ptr %124, i64 %146
-  %148 = load i32, ptr %147, align 4, !tbaa !4
-  %149 = icmp eq i32 %148, %144
-  %150 = add nuw nsw i64 %146, 1
-  br i1 %149, label %151, label %145, !llvm.loop !28
+147:                                              ; preds = %147, %140
+  %148 = phi i64 [ %152, %147 ], [ 0, %140 ]
+  %149 = getelementptr inbounds nuw i32, ptr %126, i64 %148
+  %150 = load i32, ptr %149, align 4, !tbaa !4
+  %151 = icmp eq i32 %150, %146
+  %152 = add nuw nsw i64 %148, 1
+  br i1 %151, label %153, label %147, !llvm.loop !28
 
-151:                                              ; preds = %145
-  %152 = getelementptr inbounds nuw i32, ptr %6, i64 %140
-  %153 = trunc nuw nsw i64 %146 to i32
-  store i32 %153, ptr %152, align 4, !tbaa !4
-  %154 = icmp slt i32 %144, 0
-  %155 = shl nuw i64 1, %146
-  %156 = select i1 %154, i64 -9223372036854775808, i64 %155
-  %157 = or i64 %156, %142
-  %158 = and i64 %146, 4294967295
-  %159 = icmp samesign ult i64 %158, %140
-  %160 = or i1 %159, %154
-  br i1 %160, label %220, label %161
+153:                                              ; preds = %147
+  %154 = getelementptr inbounds nuw i32, ptr %6, i64 %142
+  %155 = trunc nuw nsw i64 %148 to i32
+  store i32 %155, ptr %154, align 4, !tbaa !4
+  %156 = icmp slt i32 %146, 0
+  %157 = shl nuw i64 1, %148
+  %158 = select i1 %156, i64 -9223372036854775808, i64 %157
+  %159 = or i64 %158, %144
+  %160 = and i64 %148, 4294967295
+  %161 = icmp samesign ult i64 %160, %142
+  %162 = or i1 %161, %156
+  br i1 %162, label %222, label %163
 
-161:                                              ; preds = %151
-  %162 = zext nneg i32 %144 to i64
-  %163 = getelementptr inbounds nuw i32, ptr %18, i64 %162
-  %164 = load i32, ptr %163, align 4, !tbaa !4
-  %165 = zext nneg i32 %144 to i64
-  %166 = getelementptr i32, ptr %18, i64 %165
-  %167 = getelementptr i8, ptr %166, i64 4
-  %168 = load i32, ptr %167, align 4, !tbaa !4
-  %169 = icmp slt i32 %164, %168
-  br i1 %169, label %170, label %220
+163:                                              ; preds = %153
+  %164 = zext nneg i32 %146 to i64
+  %165 = getelementptr inbounds nuw i32, ptr %19, i64 %164
+  %166 = load i32, ptr %165, align 4, !tbaa !4
+  %167 = zext nneg i32 %146 to i64
+  %168 = getelementptr i32, ptr %19, i64 %167
+  %169 = getelementptr i8, ptr %168, i64 4
+  %170 = load i32, ptr %169, align 4, !tbaa !4
+  %171 = icmp slt i32 %166, %170
+  br i1 %171, label %172, label %222
 
-170:                                              ; preds = %161
-  %171 = load ptr, ptr %30, align 8, !tbaa !22
-  %172 = load ptr, ptr %100, align 8, !tbaa !29
-  %173 = getelementptr inbounds i32, ptr %172, i64 %120
-  %174 = shl nuw i64 1, %140
-  %175 = sext i32 %164 to i64
-  br label %176
+172:                                              ; preds = %163
+  %173 = load ptr, ptr %31, align 8, !tbaa !22
+  %174 = load ptr, ptr %101, align 8, !tbaa !29
+  %175 = getelementptr inbounds i32, ptr %174, i64 %122
+  %176 = shl nuw i64 1, %142
+  %177 = sext i32 %166 to i64
+  br label %178
 
-176:                                              ; preds = %209, %170
-  %177 = phi i64 [ %139, %170 ], [ %210, %209 ]
-  %178 = phi i32 [ %144, %170 ], [ %211, %209 ]
-  %179 = phi i64 [ %175, %170 ], [ %213, %209 ]
-  %180 = phi i64 [ %141, %170 ], [ %212, %209 ]
-  %181 = getelementptr inbounds i32, ptr %171, i64 %179
-  %182 = load i32, ptr %181, align 4, !tbaa !4
-  %183 = sext i32 %182 to i64
-  %184 = getelementptr inbounds i32, ptr %172, i64 %183
-  %185 = load i32, ptr %184, align 4, !tbaa !4
-  %186 = load i32, ptr %173, align 4, !tbaa !4
-  %187 = icmp eq i32 %185, %186
-  br i1 %187, label %188, label %209
+178:                                              ; preds = %211, %172
+  %179 = phi i64 [ %141, %172 ], [ %212, %211 ]
+  %180 = phi i32 [ %146, %172 ], [ %213, %211 ]
+  %181 = phi i64 [ %177, %172 ], [ %215, %211 ]
+  %182 = phi i64 [ %143, %172 ], [ %214, %211 ]
+  %183 = getelementptr inbounds i32, ptr %173, i64 %181
+  %184 = load i32, ptr %183, align 4, !tbaa !4
+  %185 = sext i32 %184 to i64
+  %186 = getelementptr inbounds i32, ptr %174, i64 %185
+  %187 = load i32, ptr %186, align 4, !tbaa !4
+  %188 = load i32, ptr %175, align 4, !tbaa !4
+  %189 = icmp eq i32 %187, %188
+  br i1 %189, label %190, label %211
 
-188:                                              ; preds = %176
-  %189 = load ptr, ptr %101, align 8, !tbaa !30
-  %190 = getelementptr inbounds i64, ptr %189, i64 %183
-  %191 = load i64, ptr %190, align 8, !tbaa !31
-  %192 = icmp eq i64 %191, 0
-  br i1 %192, label %193, label %197
+190:                                              ; preds = %178
+  %191 = load ptr, ptr %102, align 8, !tbaa !30
+  %192 = getelementptr inbounds i64, ptr %191, i64 %185
+  %193 = load i64, ptr %192, align 8, !tbaa !31
+  %194 = icmp eq i64 %193, 0
+  br i1 %194, label %195, label %199
 
-193:                                              ; preds = %188
-  %194 = load ptr, ptr %102, align 8, !tbaa !32
-  %195 = add nsw i64 %180, 1
-  %196 = getelementptr inbounds i32, ptr %194, i64 %180
-  store i32 %182, ptr %196, align 4, !tbaa !4
-  br label %197
+195:                                              ; preds = %190
+  %196 = load ptr, ptr %103, align 8, !tbaa !32
+  %197 = add nsw i64 %182, 1
+  %198 = getelementptr inbounds i32, ptr %196, i64 %182
+  store i32 %184, ptr %198, align 4, !tbaa !4
+  br label %199
 
-197:                                              ; preds = %193, %188
-  %198 = phi i64 [ %180, %188 ], [ %195, %193 ]
-  %199 = or i64 %191, %174
-  store i64 %199, ptr %190, align 8, !tbaa !31
-  %200 = load ptr, ptr %31, align 8, !tbaa !23
-  %201 = getelementptr inbounds i32, ptr %200, i64 %179
-  %202 = load i32, ptr %201, align 4, !tbaa !4
-  %203 = load ptr, ptr %103, align 8, !tbaa !33
-  %204 = load i64, ptr %0, align 8, !tbaa !8
-  %205 = mul nsw i64 %204, %140
-  %206 = getelementptr i32, ptr %203, i64 %205
-  %207 = getelementptr i32, ptr %206, i64 %183
-  store i32 %202, ptr %207, align 4, !tbaa !4
-  %208 = load i32, ptr %143, align 4, !tbaa !4
-  br label %209
+199:                                              ; preds = %195, %190
+  %200 = phi i64 [ %182, %190 ], [ %197, %195 ]
+  %201 = or i64 %193, %176
+  store i64 %201, ptr %192, align 8, !tbaa !31
+  %202 = load ptr, ptr %32, align 8, !tbaa !23
+  %203 = getelementptr inbounds i32, ptr %202, i64 %181
+  %204 = load i32, ptr %203, align 4, !tbaa !4
+  %205 = load ptr, ptr %104, align 8, !tbaa !33
+  %206 = load i64, ptr %0, align 8, !tbaa !8
+  %207 = mul nsw i64 %206, %142
+  %208 = getelementptr i32, ptr %205, i64 %207
+  %209 = getelementptr i32, ptr %208, i64 %185
+  store i32 %204, ptr %209, align 4, !tbaa !4
+  %210 = load i32, ptr %145, align 4, !tbaa !4
+  br label %211
 
-209:                                              ; preds = %197, %176
-  %210 = phi i64 [ %204, %197 ], [ %177, %176 ]
-  %211 = phi i32 [ %208, %197 ], [ %178, %176 ]
-  %212 = phi i64 [ %198, %197 ], [ %180, %176 ]
-  %213 = add nsw i64 %179, 1
-  %214 = sext i32 %211 to i64
-  %215 = getelementptr i32, ptr %18, i64 %214
-  %216 = getelementptr i8, ptr %215, i64 4
-  %217 = load i32, ptr %216, align 4, !tbaa !4
-  %218 = sext i32 %217 to i64
-  %219 = icmp slt i64 %213, %218
-  br i1 %219, label %176, label %220, !llvm.loop !34
+211:                                              ; preds = %199, %178
+  %212 = phi i64 [ %206, %199 ], [ %179, %178 ]
+  %213 = phi i32 [ %210, %199 ], [ %180, %178 ]
+  %214 = phi i64 [ %200, %199 ], [ %182, %178 ]
+  %215 = add nsw i64 %181, 1
+  %216 = sext i32 %213 to i64
+  %217 = getelementptr i32, ptr %19, i64 %216
+  %218 = getelementptr i8, ptr %217, i64 4
+  %219 = load i32, ptr %218, align 4, !tbaa !4
+  %220 = sext i32 %219 to i64
+  %221 = icmp slt i64 %215, %220
+  br i1 %221, label %178, label %222, !llvm.loop !34
 
-220:                                              ; preds = %209, %161, %151
-  %221 = phi i64 [ %139, %151 ], [ %139, %161 ], [ %210, %209 ]
-  %222 = phi i64 [ %141, %151 ], [ %141, %161 ], [ %212, %209 ]
-  %223 = add nuw nsw i64 %140, 1
-  %224 = icmp eq i64 %223, %130
-  br i1 %224, label %131, label %138, !llvm.loop !35
+222:                                              ; preds = %211, %163, %153
+  %223 = phi i64 [ %141, %153 ], [ %141, %163 ], [ %212, %211 ]
+  %224 = phi i64 [ %143, %153 ], [ %143, %163 ], [ %214, %211 ]
+  %225 = add nuw nsw i64 %142, 1
+  %226 = icmp eq i64 %225, %132
+  br i1 %226, label %133, label %140, !llvm.loop !35
 
-225:                                              ; preds = %131
-  %226 = zext nneg i32 %136 to i64
-  %227 = getelementptr inbounds nuw i32, ptr %18, i64 %226
-  %228 = load i32, ptr %227, align 4, !tbaa !4
-  %229 = sext i32 %228 to i64
-  %230 = zext nneg i32 %127 to i64
-  br label %231
+227:                                              ; preds = %133
+  %228 = zext nneg i32 %138 to i64
+  %229 = getelementptr inbounds nuw i32, ptr %19, i64 %228
+  %230 = load i32, ptr %229, align 4, !tbaa !4
+  %231 = sext i32 %230 to i64
+  %232 = zext nneg i32 %129 to i64
+  br label %233
 
-231:                                              ; preds = %287, %225
-  %232 = phi i32 [ %136, %225 ], [ %288, %287 ]
-  %233 = phi i64 [ %229, %225 ], [ %290, %287 ]
-  %234 = phi ptr [ %135, %225 ], [ %289, %287 ]
-  %235 = zext nneg i32 %232 to i64
-  %236 = getelementptr inbounds nuw i32, ptr %18, i64 %235
-  %237 = getelementptr inbounds nuw i8, ptr %236, i64 4
-  %238 = load i32, ptr %237, align 4, !tbaa !4
-  %239 = sext i32 %238 to i64
-  %240 = icmp slt i64 %233, %239
-  br i1 %240, label %249, label %241
+233:                                              ; preds = %287, %227
+  %234 = phi i64 [ %231, %227 ], [ %289, %287 ]
+  %235 = phi i32 [ %138, %227 ], [ %290, %287 ]
+  %236 = phi ptr [ %137, %227 ], [ %288, %287 ]
+  %237 = zext nneg i32 %235 to i64
+  %238 = getelementptr inbounds nuw i32, ptr %19, i64 %237
+  %239 = getelementptr inbounds nuw i8, ptr %238, i64 4
+  %240 = load i32, ptr %239, align 4, !tbaa !4
+  %241 = sext i32 %240 to i64
+  %242 = icmp slt i64 %234, %241
+  br i1 %242, label %254, label %243
 
-241:                                              ; preds = %287, %231, %131
-  %242 = phi ptr [ %135, %131 ], [ %289, %287 ], [ %234, %231 ]
-  %243 = sdiv i32 %127, 2
-  %244 = icmp sgt i64 %134, 0
-  %245 = getelementptr i32, ptr %99, i64 %117
-  %246 = zext nneg i32 %127 to i64
-  %247 = getelementptr i32, ptr %245, i64 %132
-  %248 = getelementptr i8, ptr %247, i64 4
-  br label %297
+243:                                              ; preds = %287, %233, %133
+  %244 = phi ptr [ %137, %133 ], [ %288, %287 ], [ %236, %233 ]
+  %245 = ptrtoint ptr %244 to i64
+  %246 = sub i64 %245, %106
+  %247 = lshr exact i64 %246, 2
+  %248 = trunc i64 %247 to i32
+  store i32 %248, ptr %120, align 4, !tbaa !4
+  call void @llvm.lifetime.start.p0(ptr nonnull %8) #6
+  %249 = sdiv i32 %129, 2
+  %250 = icmp sgt i64 %136, 0
+  %251 = getelementptr i32, ptr %100, i64 %119
+  %252 = getelementptr i32, ptr %251, i64 %134
+  %253 = getelementptr i8, ptr %252, i64 4
+  br label %301
 
-249:                                              ; preds = %231
-  %250 = load ptr, ptr %30, align 8, !tbaa !22
-  %251 = getelementptr inbounds i32, ptr %250, i64 %233
-  %252 = load i32, ptr %251, align 4, !tbaa !4
-  %253 = load ptr, ptr %101, align 8, !tbaa !30
-  %254 = sext i32 %252 to i64
-  %255 = getelementptr inbounds i64, ptr %253, i64 %254
-  %256 = load i64, ptr %255, align 8, !tbaa !31
-  %257 = icmp eq i64 %256, %133
-  br i1 %257, label %258, label %287
+254:                                              ; preds = %233
+  %255 = load ptr, ptr %31, align 8, !tbaa !22
+  %256 = getelementptr inbounds i32, ptr %255, i64 %234
+  %257 = load i32, ptr %256, align 4, !tbaa !4
+  %258 = load ptr, ptr %102, align 8, !tbaa !30
+  %259 = sext i32 %257 to i64
+  %260 = getelementptr inbounds i64, ptr %258, i64 %259
+  %261 = load i64, ptr %260, align 8, !tbaa !31
+  %262 = icmp eq i64 %261, %135
+  br i1 %262, label %263, label %287
 
-258:                                              ; preds = %249
-  %259 = load ptr, ptr %104, align 8, !tbaa !36
-  %260 = getelementptr inbounds i32, ptr %259, i64 %254
-  %261 = load i32, ptr %260, align 4, !tbaa !4
-  %262 = getelementptr inbounds i32, ptr %259, i64 %120
-  %263 = load i32, ptr %262, align 4, !tbaa !4
-  %264 = icmp eq i32 %261, %263
-  br i1 %264, label %287, label %265
+263:                                              ; preds = %254
+  %264 = load ptr, ptr %105, align 8, !tbaa !36
+  %265 = getelementptr inbounds i32, ptr %264, i64 %259
+  %266 = load i32, ptr %265, align 4, !tbaa !4
+  %267 = getelementptr inbounds i32, ptr %264, i64 %122
+  %268 = load i32, ptr %267, align 4, !tbaa !4
+  %269 = icmp eq i32 %266, %268
+  br i1 %269, label %287, label %270
 
-265:                                              ; preds = %258
-  store i32 %261, ptr %234, align 4, !tbaa !4
-  %266 = getelementptr inbounds nuw i8, ptr %234, i64 4
-  br i1 %128, label %267, label %270
+270:                                              ; preds = %263
+  store i32 %266, ptr %236, align 4, !tbaa !4
+  %271 = getelementptr inbounds nuw i8, ptr %236, i64 4
+  br i1 %130, label %272, label %287
 
-267:                                              ; preds = %265
-  %268 = load ptr, ptr %103, align 8, !tbaa !33
-  %269 = getelementptr i32, ptr %268, i64 %254
+272:                                              ; preds = %270
+  %273 = load ptr, ptr %104, align 8, !tbaa !33
+  %274 = getelementptr i32, ptr %273, i64 %259
   br label %275
 
-270:                                              ; preds = %275, %265
-  %271 = phi ptr [ %266, %265 ], [ %285, %275 ]
-  %272 = load i32, ptr %118, align 4, !tbaa !4
-  %273 = add nsw i32 %272, 1
-  store i32 %273, ptr %118, align 4, !tbaa !4
-  %274 = load i32, ptr %124, align 4, !tbaa !4
-  br label %287
-
-275:                                              ; preds = %275, %267
-  %276 = phi i64 [ 0, %267 ], [ %284, %275 ]
-  %277 = phi ptr [ %266, %267 ], [ %285, %275 ]
+275:                                              ; preds = %275, %272
+  %276 = phi i64 [ 0, %272 ], [ %284, %275 ]
+  %277 = phi ptr [ %271, %272 ], [ %285, %275 ]
   %278 = getelementptr inbounds nuw i32, ptr %6, i64 %276
   %279 = load i32, ptr %278, align 4, !tbaa !4
   %280 = sext i32 %279 to i64
-  %281 = mul nsw i64 %132, %280
-  %282 = getelementptr i32, ptr %269, i64 %281
+  %281 = mul nsw i64 %134, %280
+  %282 = getelementptr i32, ptr %274, i64 %281
   %283 = load i32, ptr %282, align 4, !tbaa !4
   store i32 %283, ptr %277, align 4, !tbaa !4
   %284 = add nuw nsw i64 %276, 1
   %285 = getelementptr inbounds nuw i8, ptr %277, i64 4
-  %286 = icmp eq i64 %284, %230
-  br i1 %286, label %270, label %275, !llvm.loop !37
+  %286 = icmp eq i64 %284, %232
+  br i1 %286, label %287, label %275, !llvm.loop !37
 
-287:                                              ; preds = %270, %258, %249
-  %288 = phi i32 [ %274, %270 ], [ %232, %258 ], [ %232, %249 ]
-  %289 = phi ptr [ %271, %270 ], [ %234, %258 ], [ %234, %249 ]
-  %290 = add nsw i64 %233, 1
-  %291 = icmp sgt i32 %288, -1
-  br i1 %291, label %231, label %241, !llvm.loop !38
+287:                                              ; preds = %275, %270, %263, %254
+  %288 = phi ptr [ %236, %254 ], [ %236, %263 ], [ %271, %270 ], [ %285, %275 ]
+  %289 = add nsw i64 %234, 1
+  %290 = load i32, ptr %126, align 4, !tbaa !4
+  %291 = icmp sgt i32 %290, -1
+  br i1 %291, label %233, label %243, !llvm.loop !38
 
-292:                                              ; preds = %550
-  %293 = icmp eq i64 %134, 0
-  br i1 %293, label %563, label %294
+292:                                              ; preds = %512
+  %293 = ptrtoint ptr %513 to i64
+  %294 = sub i64 %293, %106
+  %295 = lshr exact i64 %294, 2
+  %296 = trunc i64 %295 to i32
+  %297 = getelementptr inbounds nuw i8, ptr %120, i64 4
+  store i32 %296, ptr %297, align 4, !tbaa !4
+  %298 = icmp sgt i32 %129, 2
+  %299 = icmp sgt i32 %514, 0
+  %300 = select i1 %298, i1 %299, i1 false
+  br i1 %300, label %527, label %573
 
-294:                                              ; preds = %292
-  %295 = load ptr, ptr %101, align 8, !tbaa !30
-  %296 = load ptr, ptr %102, align 8, !tbaa !32
-  br label %555
-
-297:                                              ; preds = %550, %241
-  %298 = phi i32 [ 0, %241 ], [ %553, %550 ]
-  %299 = phi i32 [ %243, %241 ], [ %552, %550 ]
-  %300 = phi ptr [ %242, %241 ], [ %551, %550 ]
+301:                                              ; preds = %512, %243
+  %302 = phi i32 [ 0, %243 ], [ %516, %512 ]
+  %303 = phi i32 [ %249, %243 ], [ %515, %512 ]
+  %304 = phi i32 [ 0, %243 ], [ %514, %512 ]
+  %305 = phi ptr [ %244, %243 ], [ %513, %512 ]
   call void @llvm.lifetime.start.p0(ptr nonnull %5) #6
-  br i1 %244, label %301, label %496
+  br i1 %250, label %306, label %376
 
-301:                                              ; preds = %297
-  %302 = load ptr, ptr %102, align 8, !tbaa !32
-  br label %307
+306:                                              ; preds = %301
+  %307 = load ptr, ptr %103, align 8, !tbaa !32
+  br label %312
 
-303:                                              ; preds = %359
-  %304 = icmp sgt i32 %360, 0
-  br i1 %304, label %305, label %496
+308:                                              ; preds = %364
+  %309 = icmp sgt i32 %365, 0
+  br i1 %309, label %310, label %376
 
-305:                                              ; preds = %303
-  %306 = zext nneg i32 %360 to i64
-  br label %363
+310:                                              ; preds = %308
+  %311 = zext nneg i32 %365 to i64
+  br label %368
 
-307:                                              ; preds = %359, %301
-  %308 = phi i32 [ 0, %301 ], [ %360, %359 ]
-  %309 = phi i64 [ 0, %301 ], [ %361, %359 ]
-  %310 = getelementptr inbounds nuw i32, ptr %302, i64 %309
-  %311 = load i32, ptr %310, align 4, !tbaa !4
-  %312 = sext i32 %311 to i64
-  %313 = getelementptr i32, ptr %99, i64 %312
-  %314 = getelementptr i8, ptr %313, i64 4
-  %315 = load i32, ptr %314, align 4, !tbaa !4
-  %316 = load i32, ptr %313, align 4, !tbaa !4
-  %317 = sub nsw i32 %315, %316
-  %318 = icmp eq i32 %317, %299
-  br i1 %318, label %319, label %359
+312:                                              ; preds = %364, %306
+  %313 = phi i32 [ 0, %306 ], [ %365, %364 ]
+  %314 = phi i64 [ 0, %306 ], [ %366, %364 ]
+  %315 = getelementptr inbounds nuw i32, ptr %307, i64 %314
+  %316 = load i32, ptr %315, align 4, !tbaa !4
+  %317 = sext i32 %316 to i64
+  %318 = getelementptr i32, ptr %100, i64 %317
+  %319 = getelementptr i8, ptr %318, i64 4
+  %320 = load i32, ptr %319, align 4, !tbaa !4
+  %321 = load i32, ptr %318, align 4, !tbaa !4
+  %322 = sub nsw i32 %320, %321
+  %323 = icmp eq i32 %322, %303
+  br i1 %323, label %324, label %364
 
-319:                                              ; preds = %307
-  %320 = load ptr, ptr %101, align 8, !tbaa !30
-  %321 = getelementptr inbounds i64, ptr %320, i64 %312
-  %322 = load i64, ptr %321, align 8, !tbaa !31
-  %323 = icmp eq i64 %322, %133
-  br i1 %323, label %359, label %324
+324:                                              ; preds = %312
+  %325 = load ptr, ptr %102, align 8, !tbaa !30
+  %326 = getelementptr inbounds i64, ptr %325, i64 %317
+  %327 = load i64, ptr %326, align 8, !tbaa !31
+  %328 = icmp eq i64 %327, %135
+  br i1 %328, label %364, label %329
 
-324:                                              ; preds = %319
-  %325 = tail call range(i64 0, 65) i64 @llvm.ctpop.i64(i64 %322)
-  %326 = trunc nuw nsw i64 %325 to i32
-  %327 = sub nsw i32 %127, %326
-  %328 = zext i32 %327 to i64
-  %329 = tail call range(i64 0, 65) i64 @llvm.cttz.i64(i64 %322, i1 true)
-  %330 = shl i64 %328, 38
-  %331 = shl nuw nsw i64 %329, 32
-  %332 = or disjoint i64 %330, %331
-  %333 = or i64 %332, %312
-  %334 = icmp slt i32 %308, 12
-  %335 = zext i1 %334 to i32
-  %336 = add nsw i32 %308, %335
-  %337 = icmp sgt i32 %308, 11
-  br i1 %337, label %338, label %341
+329:                                              ; preds = %324
+  %330 = tail call range(i64 0, 65) i64 @llvm.ctpop.i64(i64 %327)
+  %331 = trunc nuw nsw i64 %330 to i32
+  %332 = sub nsw i32 %129, %331
+  %333 = zext i32 %332 to i64
+  %334 = tail call range(i64 0, 65) i64 @llvm.cttz.i64(i64 %327, i1 true)
+  %335 = shl i64 %333, 38
+  %336 = shl nuw nsw i64 %334, 32
+  %337 = or disjoint i64 %335, %336
+  %338 = or i64 %337, %317
+  %339 = icmp slt i32 %313, 12
+  %340 = zext i1 %339 to i32
+  %341 = add nsw i32 %313, %340
+  %342 = icmp sgt i32 %313, 11
+  br i1 %342, label %343, label %346
 
-338:                                              ; preds = %324
-  %339 = load i64, ptr %105, align 8, !tbaa !31
-  %340 = icmp sgt i64 %333, %339
-  br i1 %340, label %359, label %343
+343:                                              ; preds = %329
+  %344 = load i64, ptr %107, align 8, !tbaa !31
+  %345 = icmp sgt i64 %338, %344
+  br i1 %345, label %364, label %348
 
-341:                                              ; preds = %324
-  %342 = icmp sgt i32 %308, 0
-  br i1 %342, label %343, label %355
+346:                                              ; preds = %329
+  %347 = icmp sgt i32 %313, 0
+  br i1 %347, label %348, label %360
 
-343:                                              ; preds = %341, %338
-  %344 = phi i32 [ 11, %338 ], [ %308, %341 ]
-  br label %345
+348:                                              ; preds = %346, %343
+  %349 = phi i32 [ 11, %343 ], [ %313, %346 ]
+  br label %350
 
-345:                                              ; preds = %352, %343
-  %346 = phi i32 [ %353, %352 ], [ %344, %343 ]
-  %347 = zext nneg i32 %346 to i64
-  %348 = getelementptr i64, ptr %5, i64 %347
-  %349 = getelementptr i8, ptr %348, i64 -8
-  %350 = load i64, ptr %349, align 8, !tbaa !31
-  %351 = icmp sgt i64 %350, %333
-  br i1 %351, label %352, label %355
+350:                                              ; preds = %357, %348
+  %351 = phi i32 [ %358, %357 ], [ %349, %348 ]
+  %352 = zext nneg i32 %351 to i64
+  %353 = getelementptr i64, ptr %5, i64 %352
+  %354 = getelementptr i8, ptr %353, i64 -8
+  %355 = load i64, ptr %354, align 8, !tbaa !31
+  %356 = icmp sgt i64 %355, %338
+  br i1 %356, label %357, label %360
 
-352:                                              ; preds = %345
-  store i64 %350, ptr %348, align 8, !tbaa !31
-  %353 = add nsw i32 %346, -1
-  %354 = icmp sgt i32 %346, 1
-  br i1 %354, label %345, label %355, !llvm.loop !39
+357:                                              ; preds = %350
+  store i64 %355, ptr %353, align 8, !tbaa !31
+  %358 = add nsw i32 %351, -1
+  %359 = icmp sgt i32 %351, 1
+  br i1 %359, label %350, label %360, !llvm.loop !39
 
-355:                                              ; preds = %352, %345, %341
-  %356 = phi i32 [ %308, %341 ], [ %346, %345 ], [ 0, %352 ]
-  %357 = sext i32 %356 to i64
-  %358 = getelementptr inbounds i64, ptr %5, i64 %357
-  store i64 %333, ptr %358, align 8, !tbaa !31
-  br label %359
+360:                                              ; preds = %357, %350, %346
+  %361 = phi i32 [ %313, %346 ], [ %351, %350 ], [ 0, %357 ]
+  %362 = sext i32 %361 to i64
+  %363 = getelementptr inbounds i64, ptr %5, i64 %362
+  store i64 %338, ptr %363, align 8, !tbaa !31
+  br label %364
 
-359:                                              ; preds = %355, %338, %319, %307
-  %360 = phi i32 [ %308, %307 ], [ %308, %319 ], [ %336, %338 ], [ %336, %355 ]
-  %361 = add nuw nsw i64 %309, 1
-  %362 = icmp eq i64 %361, %134
-  br i1 %362, label %303, label %307, !llvm.loop !40
+364:                                              ; preds = %360, %343, %324, %312
+  %365 = phi i32 [ %313, %312 ], [ %313, %324 ], [ %341, %343 ], [ %341, %360 ]
+  %366 = add nuw nsw i64 %314, 1
+  %367 = icmp eq i64 %366, %136
+  br i1 %367, label %308, label %312, !llvm.loop !40
 
-363:                                              ; preds = %363, %305
-  %364 = phi i64 [ 0, %305 ], [ %369, %363 ]
-  %365 = getelementptr inbounds nuw i64, ptr %5, i64 %364
-  %366 = load i64, ptr %365, align 8, !tbaa !31
-  %367 = trunc i64 %366 to i32
-  %368 = getelementptr inbounds nuw i32, ptr %7, i64 %364
-  store i32 %367, ptr %368, align 4, !tbaa !4
-  %369 = add nuw nsw i64 %364, 1
-  %370 = icmp eq i64 %369, %306
-  br i1 %370, label %371, label %363, !llvm.loop !41
+368:                                              ; preds = %368, %310
+  %369 = phi i64 [ 0, %310 ], [ %374, %368 ]
+  %370 = getelementptr inbounds nuw i64, ptr %5, i64 %369
+  %371 = load i64, ptr %370, align 8, !tbaa !31
+  %372 = trunc i64 %371 to i32
+  %373 = getelementptr inbounds nuw i32, ptr %7, i64 %369
+  store i32 %372, ptr %373, align 4, !tbaa !4
+  %374 = add nuw nsw i64 %369, 1
+  %375 = icmp eq i64 %374, %311
+  br i1 %375, label %377, label %368, !llvm.loop !41
 
-371:                                              ; preds = %363
+376:                                              ; preds = %308, %301
   call void @llvm.lifetime.end.p0(ptr nonnull %5) #6
-  %372 = load i32, ptr %248, align 4, !tbaa !4
-  %373 = load i32, ptr %247, align 4, !tbaa !4
-  %374 = getelementptr inbounds nuw i8, ptr %300, i64 4
-  store i32 0, ptr %300, align 4, !tbaa !4
-  %375 = tail call i32 @llvm.umin.i32(i32 %360, i32 8)
-  %376 = sub nsw i32 %372, %373
-  %377 = icmp sgt i32 %376, 0
-  %378 = zext nneg i32 %376 to i64
-  %379 = zext nneg i32 %375 to i64
-  br label %380
+  br label %512
 
-380:                                              ; preds = %394, %371
-  %381 = phi i32 [ 0, %371 ], [ %395, %394 ]
-  %382 = phi i64 [ 0, %371 ], [ %385, %394 ]
-  %383 = phi i64 [ 1, %371 ], [ %397, %394 ]
-  %384 = phi ptr [ %374, %371 ], [ %396, %394 ]
-  %385 = add nuw nsw i64 %382, 1
-  %386 = icmp samesign ult i64 %385, %306
-  br i1 %386, label %387, label %394
+377:                                              ; preds = %368
+  call void @llvm.lifetime.end.p0(ptr nonnull %5) #6
+  %378 = tail call i32 @llvm.umin.i32(i32 %365, i32 8)
+  %379 = zext nneg i32 %378 to i64
+  br label %385
 
-387:                                              ; preds = %380
-  %388 = getelementptr inbounds nuw i32, ptr %7, i64 %382
-  br label %389
+380:                                              ; preds = %498, %385
+  %381 = phi i32 [ %389, %385 ], [ %499, %498 ]
+  %382 = phi ptr [ %388, %385 ], [ %500, %498 ]
+  %383 = add nuw nsw i64 %387, 1
+  %384 = icmp eq i64 %390, %379
+  br i1 %384, label %505, label %385, !llvm.loop !42
 
-389:                                              ; preds = %491, %387
-  %390 = phi i32 [ %381, %387 ], [ %492, %491 ]
-  %391 = phi i64 [ %383, %387 ], [ %494, %491 ]
-  %392 = phi ptr [ %384, %387 ], [ %493, %491 ]
-  %393 = icmp slt i32 %390, 4
-  br i1 %393, label %399, label %394
+385:                                              ; preds = %380, %377
+  %386 = phi i64 [ 0, %377 ], [ %390, %380 ]
+  %387 = phi i64 [ 1, %377 ], [ %383, %380 ]
+  %388 = phi ptr [ %305, %377 ], [ %382, %380 ]
+  %389 = phi i32 [ 0, %377 ], [ %381, %380 ]
+  %390 = add nuw nsw i64 %386, 1
+  %391 = icmp samesign ult i64 %390, %311
+  %392 = icmp slt i32 %389, 4
+  %393 = select i1 %391, i1 %392, i1 false
+  br i1 %393, label %394, label %380
 
-394:                                              ; preds = %491, %389, %380
-  %395 = phi i32 [ %381, %380 ], [ %390, %389 ], [ %492, %491 ]
-  %396 = phi ptr [ %384, %380 ], [ %392, %389 ], [ %493, %491 ]
-  %397 = add nuw nsw i64 %383, 1
-  %398 = icmp eq i64 %385, %379
-  br i1 %398, label %499, label %380, !llvm.loop !42
+394:                                              ; preds = %385
+  %395 = getelementptr inbounds nuw i32, ptr %7, i64 %386
+  %396 = load ptr, ptr %102, align 8, !tbaa !30
+  br label %397
 
-399:                                              ; preds = %389
-  %400 = load i32, ptr %388, align 4, !tbaa !4
-  %401 = getelementptr inbounds nuw i32, ptr %7, i64 %391
-  %402 = load i32, ptr %401, align 4, !tbaa !4
-  %403 = load ptr, ptr %101, align 8, !tbaa !30
-  %404 = sext i32 %400 to i64
-  %405 = getelementptr inbounds i64, ptr %403, i64 %404
+397:                                              ; preds = %498, %394
+  %398 = phi i64 [ %387, %394 ], [ %501, %498 ]
+  %399 = phi ptr [ %388, %394 ], [ %500, %498 ]
+  %400 = phi i32 [ %389, %394 ], [ %499, %498 ]
+  %401 = load i32, ptr %395, align 4, !tbaa !4
+  %402 = getelementptr inbounds nuw i32, ptr %7, i64 %398
+  %403 = load i32, ptr %402, align 4, !tbaa !4
+  %404 = sext i32 %401 to i64
+  %405 = getelementptr inbounds i64, ptr %396, i64 %404
   %406 = load i64, ptr %405, align 8, !tbaa !31
-  %407 = sext i32 %402 to i64
-  %408 = getelementptr inbounds i64, ptr %403, i64 %407
+  %407 = sext i32 %403 to i64
+  %408 = getelementptr inbounds i64, ptr %396, i64 %407
   %409 = load i64, ptr %408, align 8, !tbaa !31
   %410 = or i64 %409, %406
-  %411 = icmp eq i64 %410, %133
-  br i1 %411, label %412, label %491
+  %411 = icmp eq i64 %410, %135
+  br i1 %411, label %412, label %498
 
-412:                                              ; preds = %399
-  %413 = load ptr, ptr %106, align 8, !tbaa !43
-  %414 = getelementptr inbounds i32, ptr %413, i64 %117
+412:                                              ; preds = %397
+  %413 = load ptr, ptr %108, align 8, !tbaa !43
+  %414 = getelementptr inbounds i32, ptr %413, i64 %119
   %415 = load i32, ptr %414, align 4, !tbaa !4
-  %416 = icmp eq i32 %400, %415
+  %416 = icmp eq i32 %401, %415
   br i1 %416, label %417, label %422
 
 417:                                              ; preds = %412
-  %418 = load ptr, ptr %107, align 8, !tbaa !44
-  %419 = getelementptr inbounds i32, ptr %418, i64 %117
+  %418 = load ptr, ptr %109, align 8, !tbaa !44
+  %419 = getelementptr inbounds i32, ptr %418, i64 %119
   %420 = load i32, ptr %419, align 4, !tbaa !4
-  %421 = icmp eq i32 %402, %420
-  br i1 %421, label %491, label %422
+  %421 = icmp eq i32 %403, %420
+  br i1 %421, label %498, label %422
 
 422:                                              ; preds = %417, %412
-  %423 = load ptr, ptr %104, align 8, !tbaa !36
-  %424 = getelementptr inbounds i32, ptr %423, i64 %404
+  %423 = getelementptr i32, ptr %100, i64 %404
+  %424 = getelementptr i8, ptr %423, i64 4
   %425 = load i32, ptr %424, align 4, !tbaa !4
-  %426 = getelementptr inbounds nuw i8, ptr %392, i64 4
-  store i32 %425, ptr %392, align 4, !tbaa !4
-  %427 = getelementptr inbounds i32, ptr %423, i64 %407
-  %428 = load i32, ptr %427, align 4, !tbaa !4
-  %429 = getelementptr inbounds nuw i8, ptr %392, i64 8
-  store i32 %428, ptr %426, align 4, !tbaa !4
-  %430 = load i32, ptr %247, align 4, !tbaa !4
-  %431 = sext i32 %430 to i64
-  %432 = getelementptr inbounds i32, ptr %98, i64 %431
-  %433 = getelementptr i32, ptr %99, i64 %404
-  %434 = getelementptr i8, ptr %433, i64 4
-  %435 = load i32, ptr %434, align 4, !tbaa !4
-  %436 = load i32, ptr %433, align 4, !tbaa !4
-  %437 = sub nsw i32 %435, %436
-  br i1 %377, label %438, label %487
+  %426 = load i32, ptr %423, align 4, !tbaa !4
+  %427 = sub nsw i32 %425, %426
+  %428 = getelementptr inbounds nuw i8, ptr %399, i64 4
+  store i32 %427, ptr %399, align 4, !tbaa !4
+  %429 = load ptr, ptr %105, align 8, !tbaa !36
+  %430 = getelementptr inbounds i32, ptr %429, i64 %404
+  %431 = load i32, ptr %430, align 4, !tbaa !4
+  %432 = getelementptr inbounds nuw i8, ptr %399, i64 8
+  store i32 %431, ptr %428, align 4, !tbaa !4
+  %433 = getelementptr inbounds i32, ptr %429, i64 %407
+  %434 = load i32, ptr %433, align 4, !tbaa !4
+  %435 = getelementptr inbounds nuw i8, ptr %399, i64 12
+  store i32 %434, ptr %432, align 4, !tbaa !4
+  %436 = load i32, ptr %252, align 4, !tbaa !4
+  %437 = sext i32 %436 to i64
+  %438 = getelementptr inbounds i32, ptr %99, i64 %437
+  %439 = load i32, ptr %253, align 4, !tbaa !4
+  %440 = sub nsw i32 %439, %436
+  %441 = load i32, ptr %424, align 4, !tbaa !4
+  %442 = load i32, ptr %423, align 4, !tbaa !4
+  %443 = sub nsw i32 %441, %442
+  %444 = icmp sgt i32 %440, 0
+  br i1 %444, label %445, label %495
 
-438:                                              ; preds = %422
-  %439 = getelementptr inbounds i32, ptr %99, i64 %407
-  %440 = sext i32 %437 to i64
-  br label %441
+445:                                              ; preds = %422
+  %446 = getelementptr inbounds i32, ptr %100, i64 %407
+  %447 = sext i32 %443 to i64
+  %448 = zext nneg i32 %440 to i64
+  br label %449
 
-441:                                              ; preds = %482, %438
-  %442 = phi i64 [ 0, %438 ], [ %485, %482 ]
-  %443 = phi ptr [ %429, %438 ], [ %484, %482 ]
-  %444 = getelementptr inbounds nuw i32, ptr %6, i64 %442
-  %445 = load i32, ptr %444, align 4, !tbaa !4
-  %446 = sext i32 %445 to i64
-  %447 = mul nsw i64 %132, %446
-  %448 = icmp slt i64 %442, %440
-  br i1 %448, label %449, label %468
+449:                                              ; preds = %490, %445
+  %450 = phi i64 [ 0, %445 ], [ %493, %490 ]
+  %451 = phi ptr [ %435, %445 ], [ %492, %490 ]
+  %452 = getelementptr inbounds nuw i32, ptr %6, i64 %450
+  %453 = load i32, ptr %452, align 4, !tbaa !4
+  %454 = sext i32 %453 to i64
+  %455 = mul nsw i64 %134, %454
+  %456 = icmp slt i64 %450, %447
+  br i1 %456, label %457, label %476
 
-449:                                              ; preds = %441
-  %450 = load i32, ptr %433, align 4, !tbaa !4
-  %451 = trunc nuw nsw i64 %442 to i32
-  %452 = add nsw i32 %450, %451
-  %453 = sext i32 %452 to i64
-  %454 = getelementptr inbounds i32, ptr %98, i64 %453
-  %455 = load i32, ptr %454, align 4, !tbaa !4
-  %456 = getelementptr inbounds nuw i32, ptr %432, i64 %442
-  %457 = load i32, ptr %456, align 4, !tbaa !4
-  %458 = icmp eq i32 %455, %457
-  br i1 %458, label %482, label %459
+457:                                              ; preds = %449
+  %458 = load i32, ptr %423, align 4, !tbaa !4
+  %459 = trunc nuw nsw i64 %450 to i32
+  %460 = add nsw i32 %458, %459
+  %461 = sext i32 %460 to i64
+  %462 = getelementptr inbounds i32, ptr %99, i64 %461
+  %463 = load i32, ptr %462, align 4, !tbaa !4
+  %464 = getelementptr inbounds nuw i32, ptr %438, i64 %450
+  %465 = load i32, ptr %464, align 4, !tbaa !4
+  %466 = icmp eq i32 %463, %465
+  br i1 %466, label %490, label %467
 
-459:                                              ; preds = %449
-  %460 = load i32, ptr %439, align 4, !tbaa !4
-  %461 = add nsw i32 %460, %451
-  %462 = sext i32 %461 to i64
-  %463 = getelementptr inbounds i32, ptr %98, i64 %462
-  %464 = load i32, ptr %463, align 4, !tbaa !4
-  %465 = icmp eq i32 %464, %457
-  br i1 %465, label %466, label %468
+467:                                              ; preds = %457
+  %468 = load i32, ptr %446, align 4, !tbaa !4
+  %469 = add nsw i32 %468, %459
+  %470 = sext i32 %469 to i64
+  %471 = getelementptr inbounds i32, ptr %99, i64 %470
+  %472 = load i32, ptr %471, align 4, !tbaa !4
+  %473 = icmp eq i32 %472, %465
+  br i1 %473, label %474, label %476
 
-466:                                              ; preds = %459
-  %467 = add nsw i32 %437, %451
-  br label %482
+474:                                              ; preds = %467
+  %475 = add nsw i32 %443, %459
+  br label %490
 
-468:                                              ; preds = %459, %441
-  %469 = zext nneg i32 %445 to i64
-  %470 = shl nuw i64 1, %469
-  %471 = and i64 %470, %406
-  %472 = icmp eq i64 %471, 0
-  %473 = load ptr, ptr %103, align 8, !tbaa !33
-  %474 = getelementptr i32, ptr %473, i64 %447
-  br i1 %472, label %478, label %475
+476:                                              ; preds = %467, %449
+  %477 = zext nneg i32 %453 to i64
+  %478 = shl nuw i64 1, %477
+  %479 = and i64 %478, %406
+  %480 = icmp eq i64 %479, 0
+  %481 = load ptr, ptr %104, align 8, !tbaa !33
+  %482 = getelementptr i32, ptr %481, i64 %455
+  br i1 %480, label %486, label %483
 
-475:                                              ; preds = %468
-  %476 = getelementptr i32, ptr %474, i64 %404
-  %477 = load i32, ptr %476, align 4, !tbaa !4
-  br label %482
+483:                                              ; preds = %476
+  %484 = getelementptr i32, ptr %482, i64 %404
+  %485 = load i32, ptr %484, align 4, !tbaa !4
+  br label %490
 
-478:                                              ; preds = %468
-  %479 = getelementptr i32, ptr %474, i64 %407
-  %480 = load i32, ptr %479, align 4, !tbaa !4
-  %481 = add nsw i32 %480, %437
-  br label %482
+486:                                              ; preds = %476
+  %487 = getelementptr i32, ptr %482, i64 %407
+  %488 = load i32, ptr %487, align 4, !tbaa !4
+  %489 = add nsw i32 %488, %443
+  br label %490
 
-482:                                              ; preds = %478, %475, %466, %449
-  %483 = phi i32 [ %467, %466 ], [ %451, %449 ], [ %477, %475 ], [ %481, %478 ]
-  store i32 %483, ptr %443, align 4, !tbaa !4
-  %484 = getelementptr inbounds nuw i8, ptr %443, i64 4
-  %485 = add nuw nsw i64 %442, 1
-  %486 = icmp eq i64 %485, %378
-  br i1 %486, label %487, label %441, !llvm.loop !45
+490:                                              ; preds = %486, %483, %474, %457
+  %491 = phi i32 [ %475, %474 ], [ %459, %457 ], [ %485, %483 ], [ %489, %486 ]
+  store i32 %491, ptr %451, align 4, !tbaa !4
+  %492 = getelementptr inbounds nuw i8, ptr %451, i64 4
+  %493 = add nuw nsw i64 %450, 1
+  %494 = icmp eq i64 %493, %448
+  br i1 %494, label %495, label %449, !llvm.loop !45
 
-487:                                              ; preds = %482, %422
-  %488 = phi ptr [ %429, %422 ], [ %484, %482 ]
-  %489 = load i32, ptr %300, align 4, !tbaa !4
-  %490 = add nsw i32 %489, 1
-  store i32 %490, ptr %300, align 4, !tbaa !4
-  br label %491
+495:                                              ; preds = %490, %422
+  %496 = phi ptr [ %435, %422 ], [ %492, %490 ]
+  %497 = add nsw i32 %400, 1
+  br label %498
 
-491:                                              ; preds = %487, %417, %399
-  %492 = phi i32 [ %490, %487 ], [ %390, %399 ], [ %390, %417 ]
-  %493 = phi ptr [ %488, %487 ], [ %392, %399 ], [ %392, %417 ]
-  %494 = add nuw nsw i64 %391, 1
-  %495 = icmp eq i64 %494, %306
-  br i1 %495, label %394, label %389, !llvm.loop !46
+498:                                              ; preds = %495, %417, %397
+  %499 = phi i32 [ %497, %495 ], [ %400, %397 ], [ %400, %417 ]
+  %500 = phi ptr [ %496, %495 ], [ %399, %397 ], [ %399, %417 ]
+  %501 = add nuw nsw i64 %398, 1
+  %502 = icmp samesign ult i64 %501, %311
+  %503 = icmp slt i32 %499, 4
+  %504 = select i1 %502, i1 %503, i1 false
+  br i1 %504, label %397, label %380, !llvm.loop !46
 
-496:                                              ; preds = %303, %297
-  call void @llvm.lifetime.end.p0(ptr nonnull %5) #6
-  %497 = getelementptr inbounds nuw i8, ptr %300, i64 4
-  store i32 0, ptr %300, align 4, !tbaa !4
-  %498 = icmp eq i32 %299, %127
-  br i1 %498, label %503, label %550
+505:                                              ; preds = %380
+  %506 = icmp eq i32 %303, %129
+  br i1 %506, label %507, label %512
 
-499:                                              ; preds = %394
-  %500 = icmp eq i32 %299, %127
-  br i1 %500, label %501, label %550
+507:                                              ; preds = %505
+  %508 = zext nneg i32 %365 to i64
+  %509 = sext i32 %304 to i64
+  br label %518
 
-501:                                              ; preds = %499
-  %502 = getelementptr inbounds nuw i8, ptr %396, i64 4
-  store i32 0, ptr %396, align 4, !tbaa !4
-  br label %505
+510:                                              ; preds = %518
+  %511 = trunc nsw i64 %523 to i32
+  br label %512
 
-503:                                              ; preds = %496
-  %504 = getelementptr inbounds nuw i8, ptr %300, i64 8
-  store i32 0, ptr %497, align 4, !tbaa !4
-  br label %550
+512:                                              ; preds = %510, %505, %376
+  %513 = phi ptr [ %382, %505 ], [ %382, %510 ], [ %305, %376 ]
+  %514 = phi i32 [ %304, %505 ], [ %511, %510 ], [ %304, %376 ]
+  %515 = shl nsw i32 %303, 1
+  %516 = add nuw nsw i32 %302, 1
+  %517 = icmp eq i32 %516, 4
+  br i1 %517, label %292, label %301, !llvm.loop !47
 
-505:                                              ; preds = %546, %501
-  %506 = phi i64 [ 0, %501 ], [ %548, %546 ]
-  %507 = phi ptr [ %502, %501 ], [ %547, %546 ]
-  br i1 %128, label %508, label %516
+518:                                              ; preds = %518, %507
+  %519 = phi i64 [ %509, %507 ], [ %523, %518 ]
+  %520 = phi i64 [ 0, %507 ], [ %525, %518 ]
+  %521 = getelementptr inbounds nuw i32, ptr %7, i64 %520
+  %522 = load i32, ptr %521, align 4, !tbaa !4
+  %523 = add nsw i64 %519, 1
+  %524 = getelementptr inbounds i32, ptr %8, i64 %519
+  store i32 %522, ptr %524, align 4, !tbaa !4
+  %525 = add nuw nsw i64 %520, 1
+  %526 = icmp samesign ult i64 %525, %508
+  br i1 %526, label %518, label %510, !llvm.loop !48
 
-508:                                              ; preds = %505
-  %509 = getelementptr inbounds nuw i32, ptr %7, i64 %506
-  %510 = load i32, ptr %509, align 4, !tbaa !4
-  %511 = sext i32 %510 to i64
-  %512 = getelementptr inbounds i32, ptr %99, i64 %511
-  %513 = load i32, ptr %512, align 4, !tbaa !4
-  %514 = sext i32 %513 to i64
-  %515 = getelementptr i32, ptr %98, i64 %514
-  br label %521
+527:                                              ; preds = %292
+  %528 = zext nneg i32 %514 to i64
+  %529 = zext nneg i32 %129 to i64
+  br label %530
 
-516:                                              ; preds = %521, %505
-  %517 = phi i32 [ 0, %505 ], [ %532, %521 ]
-  %518 = tail call range(i32 0, 33) i32 @llvm.ctpop.i32(i32 %517)
-  %519 = shl nuw nsw i32 %518, 1
-  %520 = icmp sgt i32 %519, %127
-  br i1 %520, label %546, label %535
+530:                                              ; preds = %564, %527
+  %531 = phi i64 [ 0, %527 ], [ %566, %564 ]
+  %532 = phi ptr [ %513, %527 ], [ %565, %564 ]
+  %533 = getelementptr inbounds nuw i32, ptr %8, i64 %531
+  %534 = load i32, ptr %533, align 4, !tbaa !4
+  %535 = sext i32 %534 to i64
+  %536 = getelementptr inbounds i32, ptr %100, i64 %535
+  %537 = load i32, ptr %536, align 4, !tbaa !4
+  %538 = sext i32 %537 to i64
+  %539 = getelementptr i32, ptr %99, i64 %538
+  br label %544
 
-521:                                              ; preds = %521, %508
-  %522 = phi i64 [ 0, %508 ], [ %533, %521 ]
-  %523 = phi i32 [ 0, %508 ], [ %532, %521 ]
-  %524 = getelementptr i32, ptr %515, i64 %522
-  %525 = load i32, ptr %524, align 4, !tbaa !4
-  %526 = getelementptr inbounds nuw i32, ptr %124, i64 %522
-  %527 = load i32, ptr %526, align 4, !tbaa !4
-  %528 = icmp ne i32 %525, %527
-  %529 = zext i1 %528 to i32
-  %530 = trunc nuw nsw i64 %522 to i32
-  %531 = shl nuw i32 %529, %530
-  %532 = or i32 %531, %523
-  %533 = add nuw nsw i64 %522, 1
-  %534 = icmp eq i64 %533, %246
-  br i1 %534, label %516, label %521, !llvm.loop !47
+540:                                              ; preds = %544
+  %541 = tail call range(i32 0, 33) i32 @llvm.ctpop.i32(i32 %555)
+  %542 = shl nuw nsw i32 %541, 1
+  %543 = icmp samesign ugt i32 %542, %129
+  br i1 %543, label %564, label %558
 
-535:                                              ; preds = %516
-  %536 = load ptr, ptr %104, align 8, !tbaa !36
-  %537 = getelementptr inbounds nuw i32, ptr %7, i64 %506
-  %538 = load i32, ptr %537, align 4, !tbaa !4
-  %539 = sext i32 %538 to i64
-  %540 = getelementptr inbounds i32, ptr %536, i64 %539
-  %541 = load i32, ptr %540, align 4, !tbaa !4
-  %542 = getelementptr inbounds nuw i8, ptr %507, i64 4
-  store i32 %541, ptr %507, align 4, !tbaa !4
-  %543 = getelementptr inbounds nuw i8, ptr %507, i64 8
-  store i32 %517, ptr %542, align 4, !tbaa !4
-  %544 = load i32, ptr %396, align 4, !tbaa !4
-  %545 = add nsw i32 %544, 1
-  store i32 %545, ptr %396, align 4, !tbaa !4
-  br label %546
+544:                                              ; preds = %544, %530
+  %545 = phi i64 [ 0, %530 ], [ %556, %544 ]
+  %546 = phi i32 [ 0, %530 ], [ %555, %544 ]
+  %547 = getelementptr i32, ptr %539, i64 %545
+  %548 = load i32, ptr %547, align 4, !tbaa !4
+  %549 = getelementptr inbounds nuw i32, ptr %126, i64 %545
+  %550 = load i32, ptr %549, align 4, !tbaa !4
+  %551 = icmp ne i32 %548, %550
+  %552 = zext i1 %551 to i32
+  %553 = trunc nuw nsw i64 %545 to i32
+  %554 = shl nuw i32 %552, %553
+  %555 = or i32 %554, %546
+  %556 = add nuw nsw i64 %545, 1
+  %557 = icmp eq i64 %556, %529
+  br i1 %557, label %540, label %544, !llvm.loop !49
 
-546:                                              ; preds = %535, %516
-  %547 = phi ptr [ %543, %535 ], [ %507, %516 ]
-  %548 = add nuw nsw i64 %506, 1
-  %549 = icmp eq i64 %548, %306
-  br i1 %549, label %550, label %505, !llvm.loop !48
+558:                                              ; preds = %540
+  %559 = load ptr, ptr %105, align 8, !tbaa !36
+  %560 = getelementptr inbounds i32, ptr %559, i64 %535
+  %561 = load i32, ptr %560, align 4, !tbaa !4
+  %562 = getelementptr inbounds nuw i8, ptr %532, i64 4
+  store i32 %561, ptr %532, align 4, !tbaa !4
+  %563 = getelementptr inbounds nuw i8, ptr %532, i64 8
+  store i32 %555, ptr %562, align 4, !tbaa !4
+  br label %564
 
-550:                                              ; preds = %546, %503, %499, %496
-  %551 = phi ptr [ %396, %499 ], [ %497, %496 ], [ %504, %503 ], [ %547, %546 ]
-  %552 = shl nsw i32 %299, 1
-  %553 = add nuw nsw i32 %298, 1
-  %554 = icmp eq i32 %553, 4
-  br i1 %554, label %292, label %297, !llvm.loop !49
+564:                                              ; preds = %558, %540
+  %565 = phi ptr [ %563, %558 ], [ %532, %540 ]
+  %566 = add nuw nsw i64 %531, 1
+  %567 = icmp eq i64 %566, %528
+  br i1 %567, label %568, label %530, !llvm.loop !50
 
-555:                                              ; preds = %555, %294
-  %556 = phi i64 [ %134, %294 ], [ %557, %555 ]
-  %557 = add nsw i64 %556, -1
-  %558 = getelementptr inbounds i32, ptr %296, i64 %557
-  %559 = load i32, ptr %558, align 4, !tbaa !4
-  %560 = sext i32 %559 to i64
-  %561 = getelementptr inbounds i64, ptr %295, i64 %560
-  store i64 0, ptr %561, align 8, !tbaa !31
-  %562 = icmp eq i64 %557, 0
-  br i1 %562, label %563, label %555, !llvm.loop !50
+568:                                              ; preds = %564
+  %569 = ptrtoint ptr %565 to i64
+  %570 = sub i64 %569, %106
+  %571 = lshr exact i64 %570, 2
+  %572 = trunc i64 %571 to i32
+  br label %573
 
-563:                                              ; preds = %555, %292
+573:                                              ; preds = %568, %292
+  %574 = phi i32 [ %572, %568 ], [ %296, %292 ]
+  %575 = phi ptr [ %565, %568 ], [ %513, %292 ]
+  %576 = getelementptr inbounds nuw i8, ptr %120, i64 8
+  store i32 %574, ptr %576, align 4, !tbaa !4
+  %577 = icmp eq i64 %136, 0
+  br i1 %577, label %589, label %578
+
+578:                                              ; preds = %573
+  %579 = load ptr, ptr %102, align 8, !tbaa !30
+  %580 = load ptr, ptr %103, align 8, !tbaa !32
+  br label %581
+
+581:                                              ; preds = %581, %578
+  %582 = phi i64 [ %136, %578 ], [ %583, %581 ]
+  %583 = add nsw i64 %582, -1
+  %584 = getelementptr inbounds i32, ptr %580, i64 %583
+  %585 = load i32, ptr %584, align 4, !tbaa !4
+  %586 = sext i32 %585 to i64
+  %587 = getelementptr inbounds i64, ptr %579, i64 %586
+  store i64 0, ptr %587, align 8, !tbaa !31
+  %588 = icmp eq i64 %583, 0
+  br i1 %588, label %589, label %581, !llvm.loop !51
+
+589:                                              ; preds = %581, %573
+  call void @llvm.lifetime.end.p0(ptr nonnull %8) #6
   call void @llvm.lifetime.end.p0(ptr nonnull %7) #6
   call void @llvm.lifetime.end.p0(ptr nonnull %6) #6
-  %564 = add nsw i64 %117, 1
-  %565 = load i64, ptr %92, align 8, !tbaa !26
-  %566 = icmp slt i64 %564, %565
-  %567 = icmp ult ptr %551, %13
-  %568 = select i1 %566, i1 %567, i1 false
-  br i1 %568, label %116, label %569, !llvm.loop !51
+  %590 = add nsw i64 %119, 1
+  %591 = load i64, ptr %93, align 8, !tbaa !26
+  %592 = icmp slt i64 %590, %591
+  %593 = icmp ult ptr %575, %14
+  %594 = select i1 %592, i1 %593, i1 false
+  br i1 %594, label %118, label %595, !llvm.loop !52
 
-569:                                              ; preds = %563, %91
-  %570 = phi ptr [ %8, %91 ], [ %551, %563 ]
-  %571 = phi i64 [ %1, %91 ], [ %564, %563 ]
-  %572 = ptrtoint ptr %570 to i64
-  %573 = ptrtoint ptr %2 to i64
-  %574 = sub i64 %572, %573
-  %575 = lshr exact i64 %574, 2
-  %576 = trunc i64 %575 to i32
-  store i32 %576, ptr %2, align 4, !tbaa !4
-  ret i64 %571
+595:                                              ; preds = %589, %92
+  %596 = phi i32 [ 1, %92 ], [ %574, %589 ]
+  %597 = phi i64 [ %1, %92 ], [ %590, %589 ]
+  store i32 %596, ptr %2, align 4, !tbaa !4
+  ret i64 %597
 }
 
 ; Function Attrs: nocallback nofree nosync nounwind willreturn memory(argmem: readwrite)
@@ -898,3 +920,4 @@ attributes #6 = { nounwind }
 !49 = distinct !{!49, !19, !20}
 !50 = distinct !{!50, !19, !20}
 !51 = distinct !{!51, !19, !20}
+!52 = distinct !{!52, !19, !20}

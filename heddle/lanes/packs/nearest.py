@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +22,10 @@ from heddle.native.loaded import Loaded
 WIDEST = 32  # lanes of a vector
 ROOM = 1 << 20  # numbers that are found at a time
 
+# For one vector: others with all of its lanes and the mask that takes them; pairs by the width of both, with the mask
+# over both; and others of its width with the lanes, as bits, that they lack in their place.
 Mask = tuple[int, ...]
-
-
-class Near(NamedTuple):
-    """What was found for one vector."""
-
-    whole: list[tuple[int, Mask]]
-    pairs: list[tuple[int, int, int, Mask]]  # the width of both, and both
-    same: list[tuple[int, list[int]]]  # of its own width, and which lanes they lack in their place
+Near = tuple[list[tuple[int, Mask]], list[tuple[int, int, int, Mask]], list[tuple[int, int]]]
 
 
 class _Vectors(ctypes.Structure):
@@ -92,21 +87,13 @@ def _halves(w: Builder, item: Item, place: dict[int, int]) -> tuple[int, int]:
 def _read(found: np.ndarray[Any, Any], widths: Sequence[int]) -> Iterator[Near]:
     """What the code wrote for vectors of these widths."""
     rows: list[int] = found[: found[0]].tolist()
-    at = 1
+    end = 1
     for width in widths:
-        step, end = 1 + width, at + 1 + rows[at] * (1 + width)
-        whole = [(rows[k], tuple(rows[k + 1 : k + step])) for k in range(at + 1, end, step)]
-        at, pairs, same = end, [], []
-        for size in (width // 2, width, 2 * width, 4 * width):
-            step, end = 2 + width, at + 1 + rows[at] * (2 + width)
-            pairs += [(size, rows[k], rows[k + 1], tuple(rows[k + 2 : k + step])) for k in range(at + 1, end, step)]
-            at = end
-            if size == width:
-                end = at + 1 + rows[at] * 2
-                same = [(rows[k], _bits(rows[k + 1], width)) for k in range(at + 1, end, 2)]
-                at = end
-        yield Near(whole, pairs, same)
-
-
-def _bits(number: int, width: int) -> list[int]:
-    return [k for k in range(width) if number >> k & 1]
+        at = end + 3
+        whole, pairs, end = rows[end:at]
+        one, two = 1 + width, 3 + width
+        yield (
+            [(rows[k], tuple(rows[k + 1 : k + one])) for k in range(at, whole, one)],
+            [(rows[k], rows[k + 1], rows[k + 2], tuple(rows[k + 3 : k + two])) for k in range(whole, pairs, two)],
+            [(rows[k], rows[k + 1]) for k in range(pairs, end, 2)],
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 
 from heddle.lanes.ir import COMMUTATIVE, MEMORY_BYTES, Statement
@@ -45,30 +44,34 @@ def with_identities(w: Builder, n: int, item: Item, places: Sequence[int | None]
         members = [i for i, s in zip(places, lanes, strict=True) if i is not None and s is not None and s.op == op]
         others = {v: s for v, s in zip(item.lanes, lanes, strict=True) if s is None or s.op != op}
         made = [v for v, s in others.items() if s is not None]
-        if not others or not w.region.independent(members) or not loose(w, members, made):
-            continue
         # One value as it is, beside some shifts of it; or most of them are integers. Of floats only where that leaves a
         # load: the more ways there are to make a vector, the harder it is to choose.
         few = ops.count(op) > 1 and len(others) == 1 and not made
         many = ops.count(op) > 1 and 2 * ops.count(op) >= len(lanes) and op[0] != "f"
+        apart = [None if s is None or s.op != op else s.lanes for s in lanes]
         for k in (0, 1) if op in COMMUTATIVE else (0,):
-            apart = [None if v in others else s for v, s in zip(item.lanes, lanes, strict=True)]
-            left = [v if s is None else s.lanes[k] for v, s in zip(item.lanes, apart, strict=True)]
-            right = [IDENTITIES[op] if s is None else s.lanes[1 - k] for s in apart]
+            left = [v if own is None else own[k] for v, own in zip(item.lanes, apart, strict=True)]
+            if not (many or few or side_by_side(w, left)):
+                continue
+            if not w.region.independent(members) or not loose(w, members, made):
+                break
+            right = [IDENTITIES[op] if own is None else own[1 - k] for own in apart]
             cost = w.table.operation(w.statements[members[0]], len(lanes), right)
-            if cost is not None and (many or few or side_by_side(w, left)):
+            if cost is not None:
                 operation(w, "pack", n, members, [left, right], w.statements[members[0]], cost)
                 w.given.setdefault(n, set()).update(others)
 
 
 def side_by_side(w: Builder, lanes: list[str]) -> bool:
     """Whether they are loads of neighbors, one behind the other."""
-    at = [w.region.addresses.get(w.region.position.get(v, -1)) for v in lanes]
     size = MEMORY_BYTES.get(w.region.function.types.get(lanes[0], ""), 0)
-    return all(
-        a is not None and b is not None and a.line == b.line and b.offset - a.offset == size
-        for a, b in itertools.pairwise(at)
-    )
+    before = None
+    for v in lanes:
+        at = w.region.addresses.get(w.region.position.get(v, -1))
+        if at is None or (before is not None and (before.line != at.line or at.offset - before.offset != size)):
+            return False
+        before = at
+    return True
 
 
 def loose(w: Builder, members: list[int], values: list[str]) -> bool:

@@ -23,13 +23,15 @@ def shuffles(w: Builder, asked_for: Iterable[int]) -> None:
     odd = {v for v in {lane for item in items for lane in item.lanes} if is_constant(v) or v.startswith("%!")}
     wanted = [n for n in asked_for if len(items[n].lanes) > 1 and odd.isdisjoint(items[n].lanes)]
     native = {n: Need((n,), native=True) for n, natives in enumerate(w.graph.natives) if natives}
-    for n, near in zip(wanted, nearest(w, wanted), strict=True):
-        item = items[n]
-        of_one(w, n, item, near.whole)
-        for size, a, b, mask in near.pairs:
-            cost = w.table.shuffle(item.type, size, mask)
+    for n, (whole, pairs, same) in zip(wanted, nearest(w, wanted), strict=True):
+        kind = items[n].type
+        if whole:
+            of_one(w, n, kind, whole)
+        for size, a, b, mask in pairs:
+            cost = w.table.shuffle(kind, size, mask)
             w.add(Production("shuffle2", n, cost, (native[a], native[b]), (), (mask,), (a, b)))
-        patches(w, n, item, near.same, native)
+        if same:
+            patches(w, n, items[n], same, native)
 
 
 def asked(w: Builder) -> set[int]:
@@ -53,26 +55,27 @@ def asked(w: Builder) -> set[int]:
     return found
 
 
-def of_one(w: Builder, n: int, item: Item, whole: list[tuple[int, Mask]]) -> None:
+def of_one(w: Builder, n: int, kind: str, whole: list[tuple[int, Mask]]) -> None:
     """One vector that holds all lanes; grouped by what that costs."""
-    found: dict[int, list[tuple[int, Mask]]] = {}
+    found: dict[int, tuple[list[int], list[Mask]]] = {}
     for u, mask in whole:
-        cost = w.table.shuffle(item.type, max(len(w.graph.items[u].lanes), len(mask)), mask)
-        found.setdefault(cost, []).append((u, mask))
-    for cost, ways in found.items():
-        needs = (Need(tuple([u for u, _ in ways]), native=True),)
-        w.add(Production("shuffle", n, cost, needs, masks=tuple([m for _, m in ways])))
+        width = len(w.graph.items[u].lanes)
+        cost = w.table.shuffle(kind, width if width > len(mask) else len(mask), mask)
+        ways = found.get(cost) or found.setdefault(cost, ([], []))
+        ways[0].append(u)
+        ways[1].append(mask)
+    for cost, (sources, masks) in found.items():
+        w.add(Production("shuffle", n, cost, (Need(tuple(sources), native=True),), masks=tuple(masks)))
 
 
-def patches(w: Builder, n: int, item: Item, same: list[tuple[int, list[int]]], native: dict[int, Need]) -> None:
+def patches(w: Builder, n: int, item: Item, same: list[tuple[int, int]], native: dict[int, Need]) -> None:
     """Most lanes lie in place in another vector: insert the others into it."""
-    if not same or len(item.lanes) == 2:
-        return
     insert = w.each("insert", item.type, len(item.lanes))
-    found = sorted([(sum([insert[k] for k in other]), u, other) for u, other in same])
-    for cost, u, missing in found[:2]:
-        needs = (native[u], *w.needs([item.lanes[k] for k in missing]))
-        w.add(Production("patch", n, cost, needs, (), (tuple(missing),), (u,)))
+    lacking = {u: tuple([k for k in range(len(insert)) if bits >> k & 1]) for u, bits in same}
+    prices = sorted([(sum([insert[k] for k in missing]), u) for u, missing in lacking.items()])
+    for cost, u in prices[:2]:
+        needs = (native[u], *w.needs([item.lanes[k] for k in lacking[u]]))
+        w.add(Production("patch", n, cost, needs, (), (lacking[u],), (u,)))
 
 
 def extracts(w: Builder) -> None:

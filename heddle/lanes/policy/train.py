@@ -170,8 +170,9 @@ def with_gradients(w: dict[str, torch.Tensor], f: Any) -> torch.Tensor:
         both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
         h = _gated(h, both + w["item.bias"])
     seen = torch.cat([g, h[f.gives], f.productions], dim=1)
-    judged: torch.Tensor = (torch.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
-    return judged + f.productions[:, EXCESS] * w["score.price"]  # learned on top of the greedy choice
+    judged = (torch.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
+    on_top: torch.Tensor = judged + f.productions[:, EXCESS] * w["score.price"]  # of the greedy choice
+    return on_top
 
 
 def _mean_at(rows: torch.Tensor, index: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
