@@ -28,14 +28,14 @@ class Likeness(dict[tuple[str, str], int]):
         return found
 
     def _of(self, a: str, b: str) -> int:
-        if is_constant(a) or is_constant(b):
-            return 3 if is_constant(a) and is_constant(b) else 0
-        if a == b:
-            return self.same
         region = self.region
         i, j = region.position.get(a), region.position.get(b)
         if i is None or j is None:
-            return 1 if i is None and j is None else 0
+            if is_constant(a) or is_constant(b):
+                return 3 if is_constant(a) and is_constant(b) else 0
+            return self.same if a == b else int(i is None and j is None)
+        if i == j:
+            return self.same
         x, y = region.statements[i], region.statements[j]
         if x.op != y.op or x.type != y.type:
             return 0

@@ -24,9 +24,9 @@ class Builder:
         self.region, self.table = region, table
         self.statements = region.statements
         self.graph = Graph(region, table)
-        self.index: dict[Item, int] = {}
+        self.index: dict[tuple[str, tuple[str, ...]], int] = {}  # of items
         self.queue: deque[int] = deque()
-        self.single: dict[str, Need] = {}  # of scalars that have an item
+        self.single: dict[str, Need | None] = {}  # of scalars; none of those without an item
         self.known: dict[tuple[str, int], bool] = {}  # whether there are vectors of a type and width
         self.whole: dict[tuple[str, str, int], int] = {}
         self.by_lane: dict[tuple[str, str, int], list[int]] = {}
@@ -53,27 +53,31 @@ class Builder:
 
     def scalar(self, value: str) -> tuple[int, ...]:
         """The item of a scalar that the region makes or its loop carries; nothing for what is there already."""
-        if value not in self.single:
-            i = self.region.position.get(value)
-            if i is None and value not in self.region.carried:
-                return ()
+        need = self.single[value] if value in self.single else self._single(value)
+        return () if need is None else need.items
+
+    def _single(self, value: str) -> Need | None:
+        i = self.region.position.get(value)
+        need = None
+        if i is not None or value in self.region.carried:
             kind = self.region.function.types[value] if i is None else self.statements[i].type
-            self.single[value] = Need((self.item(Item(kind or "?", (value,))),))
-        return self.single[value].items
+            need = Need((self.item(Item(kind or "?", (value,))),))
+        self.single[value] = need
+        return need
 
     def vector(self, lanes: Sequence[str], kind: str) -> int | None:
         """The item of a vector, thought about if new; None if it is too wide or of no known type."""
-        width = len(lanes)
-        if (kind, width) not in self.known:
-            self.known[kind, width] = self._knows(kind, width)
-        if not self.known[kind, width]:
-            return None
-        item = Item(kind, tuple(lanes))
-        n = self.index.get(item)
-        if n is None and len(self.graph.items) < MOST_ITEMS:
-            n = self.item(item)
+        key = kind, tuple(lanes)
+        n = self.index.get(key)
+        if n is None and self._known(kind, len(lanes)) and len(self.graph.items) < MOST_ITEMS:
+            n = self.item(Item(*key))
             self.queue.append(n)
         return n
+
+    def _known(self, kind: str, width: int) -> bool:
+        if (kind, width) not in self.known:
+            self.known[kind, width] = self._knows(kind, width)
+        return self.known[kind, width]
 
     def _knows(self, kind: str, width: int) -> bool:
         if kind not in BITS or width < 2 or width & (width - 1) or width > 32:
@@ -137,4 +141,6 @@ class Builder:
         return n
 
     def needs(self, values: Iterable[str]) -> tuple[Need, ...]:
-        return tuple([self.single[v] for v in dict.fromkeys(values) if v in self.single or self.scalar(v)])
+        known = self.single
+        found = [known[v] if v in known else self._single(v) for v in dict.fromkeys(values)]
+        return tuple([need for need in found if need is not None])

@@ -80,7 +80,7 @@ def _halves(w: Builder, item: Item, place: dict[int, int]) -> tuple[int, int]:
     middle = len(lanes) // 2
     if len(lanes) < 4 or len(set(lanes)) < len(lanes):
         return -1, -1
-    low, high = w.index.get(Item(kind, lanes[:middle]), -1), w.index.get(Item(kind, lanes[middle:]), -1)
+    low, high = w.index.get((kind, lanes[:middle]), -1), w.index.get((kind, lanes[middle:]), -1)
     return place.get(low, -1), place.get(high, -1)
 
 
