@@ -19,6 +19,7 @@ from heddle.native.loaded import Loaded
 Array = np.ndarray[Any, Any]
 
 NOISES = 1 << 16  # random numbers, of which each attempt takes some that follow each other
+MOST = 1 << 14  # productions of nearly every graph: for more of them there is more noise, which begins the same
 NOISE = (0.4, 1.0, 2.5, 0.4)  # times those, in turn: near to what the network says, and farther away
 KEEP = 1.5  # more for what the best choice so far has, where an attempt stays near to it
 BY_ANY, BY_EDGE = 19, 4  # arrays that the search needs, by production, need, item or access, and by edge
@@ -48,7 +49,8 @@ class _Effort(ctypes.Structure):
 
 @cache
 def code() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The estimates and the search, compiled once in a process."""
+    """The estimates and the search, compiled once in a process, with the noise for it."""
+    _noise(MOST)
     module = Loaded(read_text(Path(__file__).parent / "search.ll", "the search that comes with Heddle"))
     return module.function("estimates", "void", ["ptr"] * 5), module.function("search", "i64", ["ptr"] * 4)
 
@@ -136,7 +138,7 @@ class Flat:
         size = sum(self.counts) + 1
         room = np.zeros(BY_ANY * size + BY_EDGE * EDGES * count, np.int32)
         given = np.ascontiguousarray(score, dtype=np.float32)
-        made = self._struct(score=given, noise=_noise(1 << (count - 1).bit_length()), room=room)
+        made = self._struct(score=given, noise=_noise(max(MOST, 1 << (count - 1).bit_length())), room=room)
         effort = _Effort(attempts, work, NOISES, (ctypes.c_float * 4)(*NOISE), KEEP)
         code()[1](ctypes.addressof(made), ctypes.addressof(effort), best.ctypes.data, length.ctypes.data)
         return sorted(best[: length[0]].tolist())
