@@ -69,7 +69,7 @@ def vector(kind: str, width: int) -> str:
 
 def parts(kind: str) -> tuple[int, str]:
     """Width and element: '<4 x float>' → (4, 'float')."""
-    m = re.fullmatch(r"<(\d+) x (.*)>", kind)
+    m = re.fullmatch(r"<(\d+) x (.*)>", kind) if kind[:1] == "<" else None
     return (int(m[1]), m[2]) if m else (1, kind)
 
 
@@ -195,6 +195,9 @@ def _mark(values: Sequence[str], rotation: bool) -> str:
 
 def address_is_free(s: Statement) -> bool:
     """Whether a getelementptr disappears into the addresses of loads and stores: base + scale × index + constant."""
+    behind = s.text.partition(", ptr %")[2].partition(", ")[2]  # the pointer, which has no comma in its name
+    if behind and "%" not in behind and "@" not in behind:
+        return True  # only constants, as in most
     rest = re.sub(r"^.*?getelementptr (?:(?:inbounds|nuw|nusw|inrange\([^)]*\)) )*", "", s.text)
     element, *indices = split_commas(rest)
     indices = indices[1:]  # behind the pointer
@@ -237,14 +240,9 @@ def statement_cost(t: Table, s: Statement, defs: dict[str, Statement]) -> int:
         a, b, mask = split_commas(s.text.partition(" shufflevector ")[2])[:3]
         width, element = parts(typed(a)[0])
         return t.shuffle(element, width, _mask(mask, width, typed(b)[1] in ("poison", "undef")))
-    if m := re.search(r"@llvm\.vector\.reduce\.(\w+)\.(v\d+\w+)\((<[^>]*>)", s.text):
-        return t.get(f"reduce.{m[1]} {m[3]}", 4)
-    if m := re.search(r"@llvm\.masked\.load\.[\w.]+\(.*?, <(\d+) x i1>.*?, <\d+ x (\w+)> \S+\)", s.text):
-        # Odd widths as the next power of two, which is what they become.
-        return t.get(f"masked {vector(m[2], 1 << (int(m[1]) - 1).bit_length())}", 4)
-    if m := re.search(r"@llvm\.masked\.(?:gather|scatter)\.v(\d+)(\w+)\.", s.text):
-        return t.gather({"f32": "float", "f64": "double"}.get(m[2], m[2]), int(m[1]))
-    if s.op in ("opaque", *PURE_FREE):
+    if "@llvm." in s.text and (known := _vector_call(t, s.text)) is not None:
+        return known
+    if s.op in PURE_FREE or s.op == "opaque":
         return 0 if s.op in PURE_FREE or _free(s.text) else 1
     width, _ = parts(s.operand_type if s.op in COMPARES else s.type)
     if s.op == "select" and width > 1 and s.operand_type == "i1":
@@ -255,6 +253,18 @@ def statement_cost(t: Table, s: Statement, defs: dict[str, Statement]) -> int:
     source = defs.get(s.lanes[0]) if s.op in CASTS else None
     known = t.operation(scalar, width, constants, loaded=source is not None and source.op == "load")
     return known if known is not None else max(1, width * (t.operation(scalar, 1) or 1))
+
+
+def _vector_call(t: Table, text: str) -> int | None:
+    """What an intrinsic costs that only vectors have."""
+    if m := re.search(r"@llvm\.vector\.reduce\.(\w+)\.(v\d+\w+)\((<[^>]*>)", text):
+        return t.get(f"reduce.{m[1]} {m[3]}", 4)
+    if m := re.search(r"@llvm\.masked\.load\.[\w.]+\(.*?, <(\d+) x i1>.*?, <\d+ x (\w+)> \S+\)", text):
+        # Odd widths as the next power of two, which is what they become.
+        return t.get(f"masked {vector(m[2], 1 << (int(m[1]) - 1).bit_length())}", 4)
+    if m := re.search(r"@llvm\.masked\.(?:gather|scatter)\.v(\d+)(\w+)\.", text):
+        return t.gather({"f32": "float", "f64": "double"}.get(m[2], m[2]), int(m[1]))
+    return None
 
 
 PURE_FREE = ("freeze", "bitcast", "inttoptr", "ptrtoint", "addrspacecast", "extractvalue", "insertvalue")

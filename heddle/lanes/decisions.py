@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heddle.lanes import packs, published
+from heddle.lanes import packs, published, search
 from heddle.lanes.choose import choice, ilp
 from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
+from heddle.lanes.packs import nearest
+from heddle.lanes.policy import scores
 from heddle.lanes.policy.decide import decide, weights
-from heddle.lanes.search import code
 
 ORDER = ("policy", "pairs", "ilp")
 
@@ -41,7 +42,10 @@ class Decisions:
         self.table, self.methods, self.policy = table, sorted(methods, key=ORDER.index), policy
         self.known: dict[Hashable, RegionDecision] = {}
         if self.methods:
-            code()  # compiled here, since it is not the first region's time
+            for code in (nearest.code, scores.code, search.code):
+                code()  # compiled here, since it is not the first region's time
+        if "policy" in self.methods:
+            weights(policy)  # nor is that to read them
 
     def has(self, region: Region) -> bool:
         return region.shape in self.known
@@ -50,17 +54,17 @@ class Decisions:
         """Choose by the policy, by the integer program ("ilp"), which starts from that, or by pairs as published."""
         key = region.shape
         before = self.known.get(key)
-        if before is not None and (same := self._again(region, before)) is not None:
-            return same
-        made = self._new(region, seconds)
+        with _no_collector():
+            if before is not None and (same := self._again(region, before)) is not None:
+                return same
+            made = self._new(region, seconds)
         self.known.setdefault(key, made)
         return made
 
     def _again(self, region: Region, before: RegionDecision) -> RegionDecision | None:
         """The same for a region of the same shape, if all that can be made there is the same."""
         began = time.process_time()
-        with _no_collector():
-            graph = packs.build(region, self.table, before.pairing.packs if before.pairing is not None else ())
+        graph = packs.build(region, self.table, before.pairing.packs if before.pairing is not None else ())
         if _problem(graph) != _problem(before.graph):
             return None
         taken = time.process_time() - began
@@ -71,11 +75,10 @@ class Decisions:
     def _new(self, region: Region, seconds: float) -> RegionDecision:
         pairing = None
         began = time.process_time()
-        with _no_collector():
-            if "pairs" in self.methods:
-                pairing = published.pack(region, self.table, seconds / 2)
-            graph = packs.build(region, self.table, pairing.packs if pairing is not None else ())
-            plain = choice.used(graph, choice.scalar_choice(graph))
+        if "pairs" in self.methods:
+            pairing = published.pack(region, self.table, seconds / 2)
+        graph = packs.build(region, self.table, pairing.packs if pairing is not None else ())
+        plain = choice.used(graph, choice.scalar_choice(graph))
         built = time.process_time() - began
         made = RegionDecision(graph, choice.cost_of(graph, plain), pairing)
         if not any(graph.natives) and not any(p.kind == "store" for p in graph.productions):
@@ -84,14 +87,13 @@ class Decisions:
         known = plain
         for method in self.methods:
             began = time.process_time()
-            with _no_collector():
-                if method == "policy":
-                    found = decide(graph, weights(self.policy))
-                    known = sorted(found.packing.order)
-                elif pairing is not None:
-                    found = published.solve(graph, pairing, seconds / 2)
-                else:  # the policy has been through the greedy choice
-                    found = ilp.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
+            if method == "policy":
+                found = decide(graph, weights(self.policy))
+                known = sorted(found.packing.order)
+            elif pairing is not None:
+                found = published.solve(graph, pairing, seconds / 2)
+            else:  # the policy has been through the greedy choice
+                found = ilp.solve(graph, seconds, known if "policy" in self.methods else start(graph, known))
             made.solutions[method] = found
             made.seconds[method] = built + time.process_time() - began
         return made
@@ -117,7 +119,10 @@ def start(graph: packs.Graph, known: Sequence[int]) -> list[int]:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """Thousands of small objects, none of them in a cycle: to look for cycles would take a fifth of the time."""
+    """Thousands of small objects, none of them in a cycle: to look for cycles would take a fifth of the time.
+
+    All that a region takes is in one such stretch: between two, the collector would go through the whole module's.
+    """
     was = gc.isenabled()
     gc.disable()
     try:

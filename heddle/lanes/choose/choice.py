@@ -82,7 +82,7 @@ def greedy(graph: Graph) -> list[int]:
                 take(cheapest(need.items[0]))
 
     done: set[int] = set()
-    scalar_of = {p.members[0]: n for n, p in enumerate(graph.productions) if p.kind == "scalar" and p.gives < 0}
+    scalar_of = {m: ways[0] for m, ways in graph.stores.items()}
     windows = sorted(
         {n for ways in graph.stores.values() for n in ways if graph.productions[n].kind == "store"},
         key=lambda n: (-len(graph.productions[n].members), n),
@@ -105,4 +105,4 @@ def greedy(graph: Graph) -> list[int]:
 
 def estimates(graph: Graph) -> list[float]:
     """What each production costs with all it needs, where what several read is shared between them."""
-    return [float(cost) for cost in flat(graph).estimates.tolist()]
+    return list(flat(graph).estimates.tolist())

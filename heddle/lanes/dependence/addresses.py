@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from heddle.lanes.ir import BITS, MEMORY_BYTES, Function, Module, Statement, split_commas, typed
 
@@ -20,7 +21,7 @@ class Address:
     offset: int
     exact: bool = False  # the sum itself is promised not to wrap
 
-    @property
+    @cached_property
     def line(self) -> tuple[str, tuple[tuple[str, int], ...]]:
         """What two addresses share when their distance is known."""
         return self.base, self.terms

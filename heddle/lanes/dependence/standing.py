@@ -21,10 +21,10 @@ class Standing:
 
     def together(self, lanes: Sequence[str]) -> Statement | None:
         """The first of some loads that lie one behind the other, if these values do."""
-        found = [self.loads.get(v) for v in lanes]
-        first = found[0]
+        first = self.loads.get(lanes[0])
         if first is None or len(lanes) < 2:
             return None
+        found = [self.loads.get(v) for v in lanes]
         size = MEMORY_BYTES.get(first[0].type, 0)
         for one, two in itertools.pairwise(found):
             if one is None or two is None or two[0].type != one[0].type or two[1].line != one[1].line:

@@ -73,35 +73,38 @@ def scalars(w: Builder) -> None:
 
 def drain(w: Builder) -> None:
     while w.queue:
-        expand(w, w.queue.pop(0))
+        expand(w, w.queue.popleft())
 
 
 def expand(w: Builder, n: int) -> None:
     item = w.graph.items[n]
-    lanes, width, kind = item.lanes, len(item.lanes), item.type
-    if all(is_constant(v) for v in lanes):
+    kind, lanes = item
+    if is_constant(lanes[0]) and all(map(is_constant, lanes)):
         w.add(Production("constant", n, 0))
         return
-    t = vector(kind, width)
-    if len(set(lanes)) == 1:
-        cost = w.table.get(f"first {t} 0", 0) + w.table.get(f"broadcast {t}")
+    width, distinct = len(lanes), len(set(lanes))
+    if distinct == 1:
+        cost = w.table.get(f"first {vector(kind, width)} 0", 0) + w.price("broadcast", kind, width)
         w.add(Production("broadcast", n, cost, w.needs(lanes)))
         return
     of_halves(w, n, item)
-    if len(set(lanes)) == width and w.region.carried.keys() >= set(lanes):
+    if distinct == width and w.region.carried.keys() >= set(lanes):
         phi(w, n, item)
         return
-    members = [w.region.position.get(v) for v in lanes]
-    if None not in members:
-        known = [m for m in members if m is not None]
-        distinct = len(set(known))
+    places = [w.region.position.get(v) for v in lanes]
+    members = [m for m in places if m is not None]
+    kinds = {w.signature[m] for m in members}
+    if len(members) == width:
         # An integer may be made in several lanes, unless a vector without repetition could be shuffled.
         repeated = kind[0] == "i" and bool(distinct & (distinct - 1))
-        if (distinct == width or repeated) and w.region.independent(known):
-            pack(w, n, item, known)
-        by_kind(w, item, known)
-    with_identities(w, n, item)
-    from_distinct(w, item)
+        if (distinct == width or repeated) and w.region.independent(members):
+            pack(w, n, item, members, kinds)
+        if len(kinds) == 2:
+            by_kind(w, item, members)
+    if len(members) < width or len(kinds) > 1:
+        with_identities(w, n, item, places)
+    if distinct < width or all(map(w.loaded.__getitem__, members)):
+        from_distinct(w, item)
 
 
 def of_halves(w: Builder, n: int, item: Item) -> None:
@@ -110,25 +113,24 @@ def of_halves(w: Builder, n: int, item: Item) -> None:
     if width >= 4:
         low, high = w.vector(lanes[: width // 2], kind), w.vector(lanes[width // 2 :], kind)
         if low is not None and high is not None:
-            half = vector(kind, width // 2)
-            cost = 0 if low == high else w.table.get(f"concat {half}")
             if low == high:
-                mask = tuple(k % (width // 2) for k in range(width))
-                cost = w.table.shuffle(kind, width, mask)
-            w.add(
-                Production(
-                    "concat", n, cost, tuple(Need((i,)) for i in dict.fromkeys((low, high))), operands=(low, high)
-                )
-            )
+                cost = w.table.shuffle(kind, width, tuple(k % (width // 2) for k in range(width)))
+                w.add(Production("concat", n, cost, (Need((low,)),), operands=(low, low)))
+            else:
+                cost = w.price("concat", kind, width // 2)
+                w.add(Production("concat", n, cost, (Need((low,)), Need((high,))), operands=(low, high)))
 
 
 def from_distinct(w: Builder, item: Item) -> None:
     """Lanes that repeat, or loads in another order: find the vector without repetition, in memory's order."""
-    inside = [v for v in dict.fromkeys(item.lanes) if v in w.region.position]
-    loads = [w.region.position[v] for v in inside if w.statements[w.region.position[v]].op == "load"]
-    if len(inside) == len({*item.lanes}) and 2 <= len(inside) < len(item.lanes):
+    distinct = dict.fromkeys(item.lanes)
+    inside = [v for v in distinct if v in w.region.position]
+    if len(inside) < 2:
+        return
+    if len(inside) == len(distinct) < len(item.lanes):
         w.vector(inside, item.type)
-    if len(loads) < 2 or len(loads) != len(inside):
+    loads = [w.region.position[v] for v in inside]
+    if not all(map(w.loaded.__getitem__, loads)):
         return
     by_line: dict[object, list[int]] = {}
     for i in loads:
@@ -139,17 +141,17 @@ def from_distinct(w: Builder, item: Item) -> None:
 
 def by_kind(w: Builder, item: Item, members: list[int]) -> None:
     """Lanes of two kinds, such as loads and sums: pack each kind alone, then shuffle them together."""
-    kinds: dict[tuple[str, ...], dict[str, None]] = {}
+    kinds: dict[int, dict[str, None]] = {}
     for m in members:
         kinds.setdefault(w.signature[m], {})[w.statements[m].name or ""] = None
-    if len(kinds) == 2 and not ALTERNATING.issuperset(op for op, *_ in kinds):  # those are done both in every lane
+    if not ALTERNATING.issuperset([w.statements[m].op for m in members]):  # those are done both in every lane
         for lanes in kinds.values():
             w.vector(list(lanes), item.type)
 
 
 def forward(w: Builder) -> None:
     """From windows of loads to what is done with them alike, where no store asked for it."""
-    level = [i for i, it in enumerate(w.graph.items) if len(it.lanes) > 1 and loaded(w, list(it.lanes))]
+    level = [i for i, it in enumerate(w.graph.items) if len(it.lanes) > 1 and loaded(w, it.lanes)]
     for _ in range(FORWARD):
         following = []
         for n in level:

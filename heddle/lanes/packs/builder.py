@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from heddle.lanes.cost import Table, is_constant, vector
 from heddle.lanes.dependence import Region
 from heddle.lanes.ir import BITS, COMMUTATIVE
-from heddle.lanes.packs.graph import Graph, Item, Need, Production
+from heddle.lanes.packs.alike import Likeness
+from heddle.lanes.packs.graph import NATIVE, Graph, Item, Need, Production
 
 T = TypeVar("T")
 MOST_ITEMS = 1200  # then no new vectors are thought of; what there is still works
@@ -22,18 +24,20 @@ class Builder:
         self.region, self.table = region, table
         self.statements = region.statements
         self.graph = Graph(region, table)
-        self.index: dict[Item, int] = {}
-        self.queue: list[int] = []
-        self.single: dict[str, Need] = {}  # of scalars that have an item
+        self.index: dict[tuple[str, tuple[str, ...]], int] = {}  # of items
+        self.queue: deque[int] = deque()
+        self.single: dict[str, Need | None] = {}  # of scalars; none of those without an item
         self.known: dict[tuple[str, int], bool] = {}  # whether there are vectors of a type and width
+        self.whole: dict[tuple[str, str, int], int] = {}
         self.by_lane: dict[tuple[str, str, int], list[int]] = {}
-        self.alike: dict[tuple[str, str, bool, int], int] = {}  # how well values go side by side, once asked
-        self.turned: dict[tuple[str, str, tuple[str, ...], bool], tuple[str, ...]] = {}  # operands beside others
+        self.alike, self.splat = Likeness(region, splat=False), Likeness(region, splat=True)
         self.given: dict[int, set[str]] = {}  # lanes that go into the instruction that makes a vector as they come out
         self.apart: set[int] = set()  # vectors that could be put together lane by lane
         self.covered: set[tuple[str, tuple[int, ...]]] = set()  # loads whose windows have been thought of
         self.packable = [s.packable for s in self.statements]
-        self.signature = [s.signature for s in self.statements]
+        self.loaded = [s.op == "load" for s in self.statements]
+        number: dict[tuple[str, ...], int] = {}  # of what must be the same in all lanes, by whom it is first equal to
+        self.signature = [number.setdefault(s.signature, len(number)) for s in self.statements]
         self.users = {  # those of each value that might be packed, other than loads and stores
             v: [i for i in users if self.packable[i] and not self.statements[i].memory]
             for v, users in region.users.items()
@@ -49,27 +53,31 @@ class Builder:
 
     def scalar(self, value: str) -> tuple[int, ...]:
         """The item of a scalar that the region makes or its loop carries; nothing for what is there already."""
-        if value not in self.single:
-            i = self.region.position.get(value)
-            if i is None and value not in self.region.carried:
-                return ()
+        need = self.single[value] if value in self.single else self._single(value)
+        return () if need is None else need.items
+
+    def _single(self, value: str) -> Need | None:
+        i = self.region.position.get(value)
+        need = None
+        if i is not None or value in self.region.carried:
             kind = self.region.function.types[value] if i is None else self.statements[i].type
-            self.single[value] = Need((self.item(Item(kind or "?", (value,))),))
-        return self.single[value].items
+            need = Need((self.item(Item(kind or "?", (value,))),))
+        self.single[value] = need
+        return need
 
     def vector(self, lanes: Sequence[str], kind: str) -> int | None:
         """The item of a vector, thought about if new; None if it is too wide or of no known type."""
-        width = len(lanes)
-        if (kind, width) not in self.known:
-            self.known[kind, width] = self._knows(kind, width)
-        if not self.known[kind, width]:
-            return None
-        item = Item(kind, tuple(lanes))
-        n = self.index.get(item)
-        if n is None and len(self.graph.items) < MOST_ITEMS:
-            n = self.item(item)
+        key = kind, tuple(lanes)
+        n = self.index.get(key)
+        if n is None and self._known(kind, len(lanes)) and len(self.graph.items) < MOST_ITEMS:
+            n = self.item(Item(*key))
             self.queue.append(n)
         return n
+
+    def _known(self, kind: str, width: int) -> bool:
+        if (kind, width) not in self.known:
+            self.known[kind, width] = self._knows(kind, width)
+        return self.known[kind, width]
 
     def _knows(self, kind: str, width: int) -> bool:
         if kind not in BITS or width < 2 or width & (width - 1) or width > 32:
@@ -84,6 +92,13 @@ class Builder:
             starts |= {*range(len(run) - width, -1, -width)} if both_ends else set()
             yield from (tuple(run[start : start + width]) for start in sorted(starts))
             width *= 2
+
+    def price(self, what: str, kind: str, width: int) -> int:
+        """What something costs that is done with a whole vector."""
+        key = what, kind, width
+        if key not in self.whole:
+            self.whole[key] = self.table.get(f"{what} {vector(kind, width)}")
+        return self.whole[key]
 
     def each(self, what: str, kind: str, width: int) -> list[int]:
         """What it costs to insert or extract each lane of a vector."""
@@ -116,13 +131,16 @@ class Builder:
         return self.index[item]
 
     def add(self, production: Production) -> int:
-        n, gives = len(self.graph.productions), production.gives
-        self.graph.productions.append(production)
+        graph, gives = self.graph, production.gives
+        n = len(graph.productions)
+        graph.productions.append(production)
         if gives >= 0:
-            self.graph.makers[gives].append(n)
-            if production.native:
-                self.graph.natives[gives].append(n)
+            graph.makers[gives].append(n)
+            if production.kind in NATIVE:
+                graph.natives[gives].append(n)
         return n
 
     def needs(self, values: Iterable[str]) -> tuple[Need, ...]:
-        return tuple([self.single[v] for v in dict.fromkeys(values) if v in self.single or self.scalar(v)])
+        known = self.single
+        found = [known[v] if v in known else self._single(v) for v in dict.fromkeys(values)]
+        return tuple([need for need in found if need is not None])

@@ -15,6 +15,9 @@ from typing import NamedTuple
 from heddle.lanes.cost import Table
 from heddle.lanes.dependence import Region
 
+NATIVE = frozenset(("pack", "load", "alternate", "phi"))  # productions that are an instruction or a load
+LATE = frozenset(("carry", "phi"))  # … and those whose needs are there only in the next turn of the loop
+
 # Named tuples, not dataclasses: there are tens of thousands, and a frozen dataclass takes three times as long to make.
 
 
@@ -44,12 +47,12 @@ class Production(NamedTuple):
 
     @property
     def native(self) -> bool:
-        return self.kind in ("pack", "load", "alternate", "phi")
+        return self.kind in NATIVE
 
     @property
     def late(self) -> bool:
         """Whether what it needs is there only at the end of the block: in the next turn of the loop."""
-        return self.kind in ("carry", "phi")
+        return self.kind in LATE
 
 
 @dataclass

@@ -15,7 +15,7 @@ def carries(w: Builder) -> None:
 
 def phis(w: Builder) -> list[tuple[str, ...]]:
     """Phis whose next values are made alike, side by side: as they stand, and in the order of what they load."""
-    alike: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
+    alike: dict[tuple[str, int | None], list[str]] = {}
     for name, phi in w.region.carried.items():
         i = w.region.position.get(phi.following)
         kind = w.region.function.types[name]

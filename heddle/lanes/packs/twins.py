@@ -34,7 +34,7 @@ def _shapes(w: Builder) -> Iterator[list[int]]:
     """Numbers that are the same for statements of the same operations, so many steps back."""
     position = w.region.position
     used = [[position.get(v, -1 - is_constant(v)) for v in s.lanes] for s in w.statements]
-    own = _numbered(w.signature)
+    own = w.signature
     shapes, step = own, 0
     for depth in DEPTHS:
         while step < depth:

@@ -11,7 +11,8 @@ from typing import Any
 from heddle.lanes.choose import choice
 from heddle.lanes.choose.schedule import Cycle, arrange
 from heddle.lanes.packs import Graph
-from heddle.lanes.policy.network import Arrays, Features, features, read_weights, scores
+from heddle.lanes.policy.network import Features, features, read_weights
+from heddle.lanes.policy.scores import scores
 from heddle.lanes.search import flat
 
 WEIGHTS = Path(__file__).parent / "weights.safetensors"
@@ -33,17 +34,15 @@ def weights(path: Path | None = None) -> dict[str, Any]:
 def decide(graph: Graph, w: dict[str, Any] | None = None, tries: int = ATTEMPTS, work: int = WORK) -> choice.Solution:
     """What the policy chooses: the same every time."""
     began = time.perf_counter()
-    best = choice.used(graph, choice.scalar_choice(graph))
-    packing = arrange(graph, best)
-    simple = choice.greedy(graph)
-    if choice.cost_of(graph, simple) < choice.cost_of(graph, best):
+    start = choice.used(graph, choice.scalar_choice(graph))
+    simple, packing = choice.greedy(graph), None
+    if choice.cost_of(graph, simple) < choice.cost_of(graph, start):
         with suppress(Cycle):
-            packing, best = arrange(graph, simple), simple
-    score = scores(weights() if w is None else w, first_look(graph), Arrays())
-    found = flat(graph).search(score, best, tries, work)
-    if found != best:
-        packing, best = arrange(graph, found), found
-    return choice.Solution(packing, choice.cost_of(graph, best), 0.0, time.perf_counter() - began, "policy")
+            packing, start = arrange(graph, simple), simple
+    found = flat(graph).search(scores(weights() if w is None else w, first_look(graph)), start, tries, work)
+    if packing is None or found != start:
+        packing = arrange(graph, found)
+    return choice.Solution(packing, choice.cost_of(graph, found), 0.0, time.perf_counter() - began, "policy")
 
 
 def first_look(graph: Graph) -> Features:

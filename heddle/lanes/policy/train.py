@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from heddle.errors import HeddleError
 from heddle.lanes import cost
 from heddle.lanes.choose import choice, ilp
 from heddle.lanes.policy.decide import decide
-from heddle.lanes.policy.network import HIDDEN, SHAPES, Arrays, Features, scores
+from heddle.lanes.policy.network import EXCESS, HIDDEN, ROUNDS, SHAPES, Features
 from heddle.lanes.policy.rollout import roll
+from heddle.lanes.policy.scores import scores
 from heddle.lanes.policy.subjects import SOLVE, Lesson, SolvedStretch, at_once, lesson, subjects, taught
 
 MADE_UP = 400  # kernels from the generator, …
@@ -33,33 +34,6 @@ DAGGER = 2  # times the student goes first
 RATE = 3e-3
 DECAY = 0.01
 BATCH = 8
-
-
-class Torch:
-    """What `network.Arrays` does, with gradients."""
-
-    def rows(self, values: torch.Tensor, which: torch.Tensor) -> torch.Tensor:
-        return values[which]
-
-    def mean_at(
-        self, values: torch.Tensor, index: torch.Tensor, counts: torch.Tensor, which: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        rows = values if which is None else values[which]
-        return torch.zeros(len(counts), values.shape[1]).index_add(0, index, rows) / counts
-
-    def gated(self, old: torch.Tensor, both: Callable[[slice], torch.Tensor]) -> torch.Tensor:
-        every = both(slice(None))
-        gate = torch.sigmoid(every[:, :HIDDEN])
-        return old * (1 - gate) + torch.tanh(every[:, HIDDEN:]) * gate
-
-    def tanh(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(x)
-
-    def relu(self, x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x)
-
-    def join(self, parts: list[torch.Tensor]) -> torch.Tensor:
-        return torch.cat(parts, dim=1)
 
 
 def train(folder: Path | None, family: str, output: Path, made_up: int = MADE_UP) -> Iterator[str]:
@@ -136,8 +110,7 @@ def start_weights() -> dict[str, torch.Tensor]:
 
 def _corrected(w: dict[str, Any], turn: int, s: SolvedStretch) -> list[Lesson]:
     """The student decides; at a state it came to by itself, the integer program goes on from there."""
-    xp = Arrays()
-    state, seen = roll(s.demands, s.features, lambda f: scores(w, f, xp))
+    state, seen = roll(s.demands, s.features, partial(scores, w))
     chosen = choice.used(s.graph, state.chosen)
     if choice.cost_of(s.graph, chosen) <= s.best or len(seen) < 2:
         return []
@@ -169,7 +142,7 @@ def _epochs(
 def loss_of(lessons: list[Lesson], w: dict[str, torch.Tensor]) -> torch.Tensor:
     """Mean cross-entropy over the open decisions of some lessons, as one graph of several parts."""
     seen = _tensors(joined([one.features for one in lessons]))
-    value = scores(w, seen, Torch())
+    value = with_gradients(w, seen)
     members, group, right = [], [], []
     before = groups = 0
     for one in lessons:
@@ -183,6 +156,34 @@ def loss_of(lessons: list[Lesson], w: dict[str, torch.Tensor]) -> torch.Tensor:
     highest = torch.full((groups,), -torch.inf).scatter_reduce(0, of, value[at].detach(), "amax")
     total = torch.zeros(groups).index_add(0, of, (value[at] - highest[of]).exp())
     return torch.mean(total.log() + highest - value[torch.tensor(right)])
+
+
+def with_gradients(w: dict[str, torch.Tensor], f: Any) -> torch.Tensor:
+    """What `network.c` does, with gradients. `f` has the state in it."""
+    h = torch.tanh(f.items @ w["item.in"])
+    g = torch.tanh(f.productions @ w["production.in"])
+    for _ in range(ROUNDS):
+        wanted = _mean_at(h[f.need_item], f.need_of, f.asks)
+        both = g @ w["production.self"] + (h @ w["production.gives"])[f.gives] + wanted @ w["production.needs"]
+        g = _gated(g, both + w["production.bias"])
+        makers, readers = _mean_at(g, f.gives, f.made_by), _mean_at(g[f.need_of], f.need_item, f.read_by)
+        both = h @ w["item.self"] + makers @ w["item.makers"] + readers @ w["item.readers"]
+        h = _gated(h, both + w["item.bias"])
+    seen = torch.cat([g, h[f.gives], f.productions], dim=1)
+    judged = (torch.relu(seen @ w["score.hidden"] + w["score.bias"]) @ w["score.out"])[:, 0]
+    on_top: torch.Tensor = judged + f.productions[:, EXCESS] * w["score.price"]  # of the greedy choice
+    return on_top
+
+
+def _mean_at(rows: torch.Tensor, index: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Rows averaged by their place in `index`."""
+    return torch.zeros(len(counts), rows.shape[1]).index_add(0, index, rows) / counts
+
+
+def _gated(old: torch.Tensor, both: torch.Tensor) -> torch.Tensor:
+    """Some of the old, some of the new."""
+    gate = torch.sigmoid(both[:, :HIDDEN])
+    return old * (1 - gate) + torch.tanh(both[:, HIDDEN:]) * gate
 
 
 def joined(parts: list[Features]) -> Features:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from heddle.lanes.ir import MEMORY_BYTES
-from heddle.lanes.packs.operations import commutes, likeness
+from heddle.lanes.packs.alike import commutes
 from heddle.lanes.published.units import Lanes, Level, Operand, Unit
 
 PARTNERS = 10  # of a unit, at most
@@ -98,7 +98,7 @@ def _partners(level: Level, group: list[int], wanted: set[frozenset[int]]) -> li
 def _likeness(level: Level, a: Lanes, b: Lanes) -> int:
     """Of operands, in whichever order they will lie."""
     w = level.builder
-    return sum(max(likeness(w, x, y, True), likeness(w, y, x, True)) for x, y in zip(a, b, strict=True))
+    return sum(max(w.splat[x, y], w.splat[y, x]) for x, y in zip(a, b, strict=True))
 
 
 def _ways(level: Level, a: int, b: int) -> list[Pair]:

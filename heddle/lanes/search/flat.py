@@ -13,11 +13,13 @@ import numpy as np
 
 from heddle.files import read_text
 from heddle.lanes.packs import Graph, Need
+from heddle.lanes.packs.graph import LATE, NATIVE
 from heddle.native.loaded import Loaded
 
 Array = np.ndarray[Any, Any]
 
 NOISES = 1 << 16  # random numbers, of which each attempt takes some that follow each other
+MOST = 1 << 14  # productions of nearly every graph: for more of them there is more noise, which begins the same
 NOISE = (0.4, 1.0, 2.5, 0.4)  # times those, in turn: near to what the network says, and farther away
 KEEP = 1.5  # more for what the best choice so far has, where an attempt stays near to it
 BY_ANY, BY_EDGE = 19, 4  # arrays that the search needs, by production, need, item or access, and by edge
@@ -47,7 +49,8 @@ class _Effort(ctypes.Structure):
 
 @cache
 def code() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The estimates and the search, compiled once in a process."""
+    """The estimates and the search, compiled once in a process, with the noise for it."""
+    _noise(MOST)
     module = Loaded(read_text(Path(__file__).parent / "search.ll", "the search that comes with Heddle"))
     return module.function("estimates", "void", ["ptr"] * 5), module.function("search", "i64", ["ptr"] * 4)
 
@@ -75,27 +78,27 @@ class Flat:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        number: dict[Need, int] = {}
-        rows = [[number.setdefault(need, len(number)) for need in p.needs] for p in graph.productions]
-        must = [number.setdefault(Need((item,)), len(number)) for item in graph.required]
+        kinds, gives, costs, needs, members, *_ = zip(*graph.productions, strict=True)
+        must = [Need((item,)) for item in graph.required]
+        number = {need: n for n, need in enumerate(dict.fromkeys(chain(chain.from_iterable(needs), must)))}
         self.needs = list(number)
-        kinds, gives, costs, _, members, *_ = zip(*graph.productions, strict=True)
         self.kinds: Sequence[str] = kinds
-        self.members: Sequence[tuple[int, ...]] = members
+        self.does = np.fromiter(map(len, members), np.int32, len(members))  # statements of each
         region = graph.region
         stores = {m: k for k, m in enumerate(graph.stores)}
         accesses = {m: k for k, m in enumerate(region.addresses)}
-        native = {n for some in graph.natives for n in some}
         arrays: dict[str, Any] = {
-            "cost": costs, "gives": gives, "native": [n in native for n in range(len(costs))],
-            "late": [kind in ("carry", "phi") for kind in kinds], "reads": [kind in READS for kind in kinds],
-            "several": [len(some) > 1 for some in members], "must": must,
-            "strict": [need.native for need in self.needs],
-            "wide": [len(graph.items[need.items[0]].lanes) > 1 for need in self.needs],
+            "cost": costs, "gives": gives, "native": [kind in NATIVE for kind in kinds],
+            "late": [kind in LATE for kind in kinds], "reads": [kind in READS for kind in kinds],
+            "several": self.does > 1, "must": [number[need] for need in must],
+            "strict": [need.native for need in number],
+            "wide": [len(graph.items[need.items[0]].lanes) > 1 for need in number],
         }  # fmt: skip
+        asks_at = np.fromiter(accumulate(map(len, needs), initial=0), np.int32, len(needs) + 1)
+        asks = np.fromiter(map(number.__getitem__, chain.from_iterable(needs)), np.int32, int(asks_at[-1]))
         lists: dict[str, Sequence[Sequence[int]]] = {
-            "asks": rows, "ways": [graph.makes(need) for need in self.needs], "makers": graph.makers,
-            "wanted": [need.items for need in self.needs], "store": list(graph.stores.values()),
+            "ways": [graph.makes(need) for need in number], "makers": graph.makers,
+            "wanted": [need.items for need in number], "store": list(graph.stores.values()),
             "writes": [
                 [stores[m] for m in some] if item < 0 else () for some, item in zip(members, gives, strict=True)
             ],
@@ -106,6 +109,7 @@ class Flat:
             "before": [[accesses[e] for e in _bits(region.before[m]) if e in accesses] for m in accesses],
         }  # fmt: skip
         self.arrays = {name: np.array(values, dtype=np.int32) for name, values in arrays.items()}
+        self.arrays |= {"asks_at": asks_at, "asks": asks}
         for name, some in lists.items():
             self.arrays[f"{name}_at"], self.arrays[name] = _lists(some)
         self.arrays["meets_at"], self.arrays["meets"] = _turned(self.arrays["ways_at"], self.arrays["ways"], len(costs))
@@ -134,7 +138,7 @@ class Flat:
         size = sum(self.counts) + 1
         room = np.zeros(BY_ANY * size + BY_EDGE * EDGES * count, np.int32)
         given = np.ascontiguousarray(score, dtype=np.float32)
-        made = self._struct(score=given, noise=_noise(1 << (count - 1).bit_length()), room=room)
+        made = self._struct(score=given, noise=_noise(max(MOST, 1 << (count - 1).bit_length())), room=room)
         effort = _Effort(attempts, work, NOISES, (ctypes.c_float * 4)(*NOISE), KEEP)
         code()[1](ctypes.addressof(made), ctypes.addressof(effort), best.ctypes.data, length.ctypes.data)
         return sorted(best[: length[0]].tolist())

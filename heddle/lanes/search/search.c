@@ -40,7 +40,7 @@ typedef struct {
   const float *noise;
 } Search;
 
-enum { PASSES = 3, REPAIRS = 6, DEPTH = 60, SWEEPS = 64 };
+enum { PASSES = 3, REPAIRS = 6, DEPTH = 60, SWEEPS = 64, SEEN = 1024 };
 
 // What each production costs with all it needs, where what several read is shared between them: sweeps to and fro until
 // nothing gets cheaper.
@@ -300,6 +300,17 @@ static int ordered(Search *s, int64_t count) {
   return done == count;
 }
 
+typedef struct {  // what an attempt came to that found nothing better: again it would find the same
+  uint64_t key;
+  int64_t price, kept, polished;  // before it was polished; the work of both
+} Seen;
+
+static uint64_t key_of(Numbers list, int64_t count) {
+  uint64_t key = 1;
+  for (int64_t k = 0; k < count; k++) key = (key ^ (uint64_t)list[k]) * 0x9E3779B97F4A7C15u, key ^= key >> 29;
+  return key | 1;
+}
+
 // The cheapest choice that some attempts find, and what it costs. `best` is one to begin with, which can be ordered.
 int64_t search(const Graph *g, const Effort *effort, int32_t *best, int64_t *length) {
   int64_t p = g->productions, d = g->needs, big = p + d + g->items + g->accesses + 1, e = g->edges;
@@ -311,6 +322,7 @@ int64_t search(const Graph *g, const Effort *effort, int32_t *best, int64_t *len
   int32_t **each[] = {&s.to, &s.next, &s.who, &s.beside};
   for (uint64_t k = 0; k < sizeof each / sizeof *each; k++, room += e) *each[k] = room;
   int64_t lowest = price(g, best, *length);
+  Seen seen[SEEN] = {};
   for (int64_t k = 0; k < *length; k++) s.in_best[best[k]] = 1;
   for (int64_t attempt = 0; attempt < effort->attempts && s.work < effort->work; attempt++) {
     for (int64_t n = 0; n < p; n++) s.banned[n] = 0;
@@ -318,22 +330,33 @@ int64_t search(const Graph *g, const Effort *effort, int32_t *best, int64_t *len
     s.bonus = attempt & 1 ? effort->keep : 0;  // every other attempt stays near the best
     s.noise = g->noise + attempt * 40503 % effort->noises;
     for (int repair = 0; repair < REPAIRS; repair++) {
-      int64_t count = roll(&s);
+      int64_t count = roll(&s), began = s.work;
+      uint64_t key = key_of(s.rough, count);
+      Seen *known = &seen[key % SEEN];
+      if (known->key == key) {
+        s.work += known->kept + (5 * known->price > 8 * lowest ? 0 : known->polished);
+        break;
+      }
       choose(&s, s.rough, count, 1);
       int64_t made = keep(&s, s.rough, count, s.list);
       choose(&s, s.rough, count, 0);
-      if (made < 0 || 5 * price(g, s.list, made) > 8 * lowest) break;  // no polish makes good for that
-      choose(&s, s.list, made, 1);
-      made = polish(&s, made);
-      int64_t total = price(g, s.list, made);
-      int fits = total < lowest ? ordered(&s, made) : 0;
-      choose(&s, s.list, made, 0);
+      int64_t rough = made < 0 ? 0 : price(g, s.list, made), kept = s.work - began, total = rough;
+      int fits = 0;
+      if (made >= 0 && 5 * rough <= 8 * lowest) {  // else no polish makes good for that
+        choose(&s, s.list, made, 1);
+        made = polish(&s, made);
+        total = price(g, s.list, made);
+        fits = total < lowest ? ordered(&s, made) : 0;
+        choose(&s, s.list, made, 0);
+        if (!fits && total < lowest) continue;
+      }
+      *known = (Seen){key, rough, kept, s.work - began - kept};
       if (fits) {
         for (int64_t k = 0; k < *length; k++) s.in_best[best[k]] = 0;
         for (int64_t k = 0; k < made; k++) best[k] = s.list[k], s.in_best[best[k]] = 1;
         *length = made, lowest = total;
       }
-      if (fits || total >= lowest) break;
+      break;
     }
   }
   return lowest;

@@ -2,6 +2,7 @@
 source_filename = "<string>"
 
 %struct.Search = type { ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, ptr, i32, i64, float, float, ptr }
+%struct.Seen = type { i64, i64, i64, i64 }
 
 ; Function Attrs: nofree norecurse nosync nounwind optsize memory(read, argmem: readwrite, inaccessiblemem: none, target_mem0: none, target_mem1: none) uwtable
 define dso_local void @estimates(ptr noundef readonly captures(none) %0, ptr noundef captures(none) %1, ptr noundef captures(none) %2, ptr noundef captures(none) %3, ptr noundef captures(none) %4) local_unnamed_addr #0 {
@@ -299,1718 +300,1825 @@ define dso_local i64 @search(ptr noundef %0, ptr noundef readonly captures(none)
   %5 = alloca %struct.Search, align 8
   %6 = alloca [19 x ptr], align 16
   %7 = alloca [4 x ptr], align 16
-  %8 = load i64, ptr %0, align 8, !tbaa !14
-  %9 = getelementptr inbounds nuw i8, ptr %0, i64 16
-  %10 = load i64, ptr %9, align 8, !tbaa !37
-  %11 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %12 = load i64, ptr %11, align 8, !tbaa !8
-  %13 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %14 = load i64, ptr %13, align 8, !tbaa !38
-  %15 = getelementptr inbounds nuw i8, ptr %0, i64 48
-  %16 = load i64, ptr %15, align 8, !tbaa !39
-  %17 = getelementptr inbounds nuw i8, ptr %0, i64 288
-  %18 = load ptr, ptr %17, align 8, !tbaa !40
+  %8 = alloca [1024 x %struct.Seen], align 16
+  %9 = load i64, ptr %0, align 8, !tbaa !14
+  %10 = getelementptr inbounds nuw i8, ptr %0, i64 16
+  %11 = load i64, ptr %10, align 8, !tbaa !37
+  %12 = getelementptr inbounds nuw i8, ptr %0, i64 8
+  %13 = load i64, ptr %12, align 8, !tbaa !8
+  %14 = getelementptr inbounds nuw i8, ptr %0, i64 40
+  %15 = load i64, ptr %14, align 8, !tbaa !38
+  %16 = getelementptr inbounds nuw i8, ptr %0, i64 48
+  %17 = load i64, ptr %16, align 8, !tbaa !39
+  %18 = getelementptr inbounds nuw i8, ptr %0, i64 288
+  %19 = load ptr, ptr %18, align 8, !tbaa !40
   call void @llvm.lifetime.start.p0(ptr nonnull %5) #6
-  %19 = getelementptr inbounds nuw i8, ptr %5, i64 8
-  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %19, i8 0, i64 224, i1 false)
+  %20 = getelementptr inbounds nuw i8, ptr %5, i64 8
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 8 dereferenceable(224) %20, i8 0, i64 224, i1 false)
   store ptr %0, ptr %5, align 8, !tbaa !41
-  %20 = getelementptr inbounds nuw i8, ptr %5, i64 64
-  store ptr %2, ptr %20, align 8, !tbaa !43
+  %21 = getelementptr inbounds nuw i8, ptr %5, i64 64
+  store ptr %2, ptr %21, align 8, !tbaa !43
   call void @llvm.lifetime.start.p0(ptr nonnull %6) #6
-  %21 = getelementptr inbounds nuw i8, ptr %5, i64 8
-  store ptr %21, ptr %6, align 16, !tbaa !44
-  %22 = getelementptr inbounds nuw i8, ptr %6, i64 8
-  %23 = getelementptr inbounds nuw i8, ptr %5, i64 16
-  store ptr %23, ptr %22, align 8, !tbaa !44
-  %24 = getelementptr inbounds nuw i8, ptr %6, i64 16
-  %25 = getelementptr inbounds nuw i8, ptr %5, i64 24
-  store ptr %25, ptr %24, align 16, !tbaa !44
-  %26 = getelementptr inbounds nuw i8, ptr %6, i64 24
-  %27 = getelementptr inbounds nuw i8, ptr %5, i64 32
-  store ptr %27, ptr %26, align 8, !tbaa !44
-  %28 = getelementptr inbounds nuw i8, ptr %6, i64 32
-  %29 = getelementptr inbounds nuw i8, ptr %5, i64 40
-  store ptr %29, ptr %28, align 16, !tbaa !44
-  %30 = getelementptr inbounds nuw i8, ptr %6, i64 40
-  %31 = getelementptr inbounds nuw i8, ptr %5, i64 48
-  store ptr %31, ptr %30, align 8, !tbaa !44
-  %32 = getelementptr inbounds nuw i8, ptr %6, i64 48
-  %33 = getelementptr inbounds nuw i8, ptr %5, i64 56
-  store ptr %33, ptr %32, align 16, !tbaa !44
-  %34 = getelementptr inbounds nuw i8, ptr %6, i64 56
-  %35 = getelementptr inbounds nuw i8, ptr %5, i64 72
-  store ptr %35, ptr %34, align 8, !tbaa !44
-  %36 = getelementptr inbounds nuw i8, ptr %6, i64 64
-  %37 = getelementptr inbounds nuw i8, ptr %5, i64 80
-  store ptr %37, ptr %36, align 16, !tbaa !44
-  %38 = getelementptr inbounds nuw i8, ptr %6, i64 72
-  %39 = getelementptr inbounds nuw i8, ptr %5, i64 88
-  store ptr %39, ptr %38, align 8, !tbaa !44
-  %40 = getelementptr inbounds nuw i8, ptr %6, i64 80
-  %41 = getelementptr inbounds nuw i8, ptr %5, i64 96
-  store ptr %41, ptr %40, align 16, !tbaa !44
-  %42 = getelementptr inbounds nuw i8, ptr %6, i64 88
-  %43 = getelementptr inbounds nuw i8, ptr %5, i64 104
-  store ptr %43, ptr %42, align 8, !tbaa !44
-  %44 = getelementptr inbounds nuw i8, ptr %6, i64 96
-  %45 = getelementptr inbounds nuw i8, ptr %5, i64 112
-  store ptr %45, ptr %44, align 16, !tbaa !44
-  %46 = getelementptr inbounds nuw i8, ptr %6, i64 104
-  %47 = getelementptr inbounds nuw i8, ptr %5, i64 120
-  store ptr %47, ptr %46, align 8, !tbaa !44
-  %48 = getelementptr inbounds nuw i8, ptr %6, i64 112
-  %49 = getelementptr inbounds nuw i8, ptr %5, i64 128
-  store ptr %49, ptr %48, align 16, !tbaa !44
-  %50 = getelementptr inbounds nuw i8, ptr %6, i64 120
-  %51 = getelementptr inbounds nuw i8, ptr %5, i64 136
-  store ptr %51, ptr %50, align 8, !tbaa !44
-  %52 = getelementptr inbounds nuw i8, ptr %6, i64 128
-  %53 = getelementptr inbounds nuw i8, ptr %5, i64 144
-  store ptr %53, ptr %52, align 16, !tbaa !44
-  %54 = getelementptr inbounds nuw i8, ptr %6, i64 136
-  %55 = getelementptr inbounds nuw i8, ptr %5, i64 152
-  store ptr %55, ptr %54, align 8, !tbaa !44
-  %56 = getelementptr inbounds nuw i8, ptr %6, i64 144
-  %57 = getelementptr inbounds nuw i8, ptr %5, i64 160
-  store ptr %57, ptr %56, align 16, !tbaa !44
-  br label %66
+  %22 = getelementptr inbounds nuw i8, ptr %5, i64 8
+  store ptr %22, ptr %6, align 16, !tbaa !44
+  %23 = getelementptr inbounds nuw i8, ptr %6, i64 8
+  %24 = getelementptr inbounds nuw i8, ptr %5, i64 16
+  store ptr %24, ptr %23, align 8, !tbaa !44
+  %25 = getelementptr inbounds nuw i8, ptr %6, i64 16
+  %26 = getelementptr inbounds nuw i8, ptr %5, i64 24
+  store ptr %26, ptr %25, align 16, !tbaa !44
+  %27 = getelementptr inbounds nuw i8, ptr %6, i64 24
+  %28 = getelementptr inbounds nuw i8, ptr %5, i64 32
+  store ptr %28, ptr %27, align 8, !tbaa !44
+  %29 = getelementptr inbounds nuw i8, ptr %6, i64 32
+  %30 = getelementptr inbounds nuw i8, ptr %5, i64 40
+  store ptr %30, ptr %29, align 16, !tbaa !44
+  %31 = getelementptr inbounds nuw i8, ptr %6, i64 40
+  %32 = getelementptr inbounds nuw i8, ptr %5, i64 48
+  store ptr %32, ptr %31, align 8, !tbaa !44
+  %33 = getelementptr inbounds nuw i8, ptr %6, i64 48
+  %34 = getelementptr inbounds nuw i8, ptr %5, i64 56
+  store ptr %34, ptr %33, align 16, !tbaa !44
+  %35 = getelementptr inbounds nuw i8, ptr %6, i64 56
+  %36 = getelementptr inbounds nuw i8, ptr %5, i64 72
+  store ptr %36, ptr %35, align 8, !tbaa !44
+  %37 = getelementptr inbounds nuw i8, ptr %6, i64 64
+  %38 = getelementptr inbounds nuw i8, ptr %5, i64 80
+  store ptr %38, ptr %37, align 16, !tbaa !44
+  %39 = getelementptr inbounds nuw i8, ptr %6, i64 72
+  %40 = getelementptr inbounds nuw i8, ptr %5, i64 88
+  store ptr %40, ptr %39, align 8, !tbaa !44
+  %41 = getelementptr inbounds nuw i8, ptr %6, i64 80
+  %42 = getelementptr inbounds nuw i8, ptr %5, i64 96
+  store ptr %42, ptr %41, align 16, !tbaa !44
+  %43 = getelementptr inbounds nuw i8, ptr %6, i64 88
+  %44 = getelementptr inbounds nuw i8, ptr %5, i64 104
+  store ptr %44, ptr %43, align 8, !tbaa !44
+  %45 = getelementptr inbounds nuw i8, ptr %6, i64 96
+  %46 = getelementptr inbounds nuw i8, ptr %5, i64 112
+  store ptr %46, ptr %45, align 16, !tbaa !44
+  %47 = getelementptr inbounds nuw i8, ptr %6, i64 104
+  %48 = getelementptr inbounds nuw i8, ptr %5, i64 120
+  store ptr %48, ptr %47, align 8, !tbaa !44
+  %49 = getelementptr inbounds nuw i8, ptr %6, i64 112
+  %50 = getelementptr inbounds nuw i8, ptr %5, i64 128
+  store ptr %50, ptr %49, align 16, !tbaa !44
+  %51 = getelementptr inbounds nuw i8, ptr %6, i64 120
+  %52 = getelementptr inbounds nuw i8, ptr %5, i64 136
+  store ptr %52, ptr %51, align 8, !tbaa !44
+  %53 = getelementptr inbounds nuw i8, ptr %6, i64 128
+  %54 = getelementptr inbounds nuw i8, ptr %5, i64 144
+  store ptr %54, ptr %53, align 16, !tbaa !44
+  %55 = getelementptr inbounds nuw i8, ptr %6, i64 136
+  %56 = getelementptr inbounds nuw i8, ptr %5, i64 152
+  store ptr %56, ptr %55, align 8, !tbaa !44
+  %57 = getelementptr inbounds nuw i8, ptr %6, i64 144
+  %58 = getelementptr inbounds nuw i8, ptr %5, i64 160
+  store ptr %58, ptr %57, align 16, !tbaa !44
+  br label %67
 
-58:                                               ; preds = %66
+59:                                               ; preds = %67
   call void @llvm.lifetime.start.p0(ptr nonnull %7) #6
-  %59 = getelementptr inbounds nuw i8, ptr %5, i64 168
-  store ptr %59, ptr %7, align 16, !tbaa !44
-  %60 = getelementptr inbounds nuw i8, ptr %7, i64 8
-  %61 = getelementptr inbounds nuw i8, ptr %5, i64 176
-  store ptr %61, ptr %60, align 8, !tbaa !44
-  %62 = getelementptr inbounds nuw i8, ptr %7, i64 16
-  %63 = getelementptr inbounds nuw i8, ptr %5, i64 184
-  store ptr %63, ptr %62, align 16, !tbaa !44
-  %64 = getelementptr inbounds nuw i8, ptr %7, i64 24
-  %65 = getelementptr inbounds nuw i8, ptr %5, i64 192
-  store ptr %65, ptr %64, align 8, !tbaa !44
-  br label %98
+  %60 = getelementptr inbounds nuw i8, ptr %5, i64 168
+  store ptr %60, ptr %7, align 16, !tbaa !44
+  %61 = getelementptr inbounds nuw i8, ptr %7, i64 8
+  %62 = getelementptr inbounds nuw i8, ptr %5, i64 176
+  store ptr %62, ptr %61, align 8, !tbaa !44
+  %63 = getelementptr inbounds nuw i8, ptr %7, i64 16
+  %64 = getelementptr inbounds nuw i8, ptr %5, i64 184
+  store ptr %64, ptr %63, align 16, !tbaa !44
+  %65 = getelementptr inbounds nuw i8, ptr %7, i64 24
+  %66 = getelementptr inbounds nuw i8, ptr %5, i64 192
+  store ptr %66, ptr %65, align 8, !tbaa !44
+  br label %100
 
-66:                                               ; preds = %66, %4
-  %67 = phi ptr [ %18, %4 ], [ %76, %66 ]
-  %68 = phi i64 [ 0, %4 ], [ %71, %66 ]
-  %69 = getelementptr inbounds nuw ptr, ptr %6, i64 %68
-  %70 = load ptr, ptr %69, align 8, !tbaa !44
-  store ptr %67, ptr %70, align 8, !tbaa !47
-  %71 = add nuw nsw i64 %68, 1
-  %72 = getelementptr i32, ptr %67, i64 %8
-  %73 = getelementptr i32, ptr %72, i64 %10
-  %74 = getelementptr i32, ptr %73, i64 %12
-  %75 = getelementptr i32, ptr %74, i64 %14
-  %76 = getelementptr i8, ptr %75, i64 4
-  %77 = icmp eq i64 %71, 19
-  br i1 %77, label %58, label %66, !llvm.loop !48
+67:                                               ; preds = %67, %4
+  %68 = phi ptr [ %19, %4 ], [ %77, %67 ]
+  %69 = phi i64 [ 0, %4 ], [ %72, %67 ]
+  %70 = getelementptr inbounds nuw ptr, ptr %6, i64 %69
+  %71 = load ptr, ptr %70, align 8, !tbaa !44
+  store ptr %68, ptr %71, align 8, !tbaa !47
+  %72 = add nuw nsw i64 %69, 1
+  %73 = getelementptr i32, ptr %68, i64 %9
+  %74 = getelementptr i32, ptr %73, i64 %11
+  %75 = getelementptr i32, ptr %74, i64 %13
+  %76 = getelementptr i32, ptr %75, i64 %15
+  %77 = getelementptr i8, ptr %76, i64 4
+  %78 = icmp eq i64 %72, 19
+  br i1 %78, label %59, label %67, !llvm.loop !48
 
-78:                                               ; preds = %98
-  %79 = load i64, ptr %3, align 8, !tbaa !49
-  %80 = icmp sgt i64 %79, 0
-  br i1 %80, label %81, label %106
+79:                                               ; preds = %100
+  %80 = load i64, ptr %3, align 8, !tbaa !49
+  %81 = icmp sgt i64 %80, 0
+  br i1 %81, label %82, label %97
 
-81:                                               ; preds = %78
-  %82 = getelementptr inbounds nuw i8, ptr %0, i64 56
-  %83 = load ptr, ptr %82, align 8, !tbaa !29
-  br label %84
+82:                                               ; preds = %79
+  %83 = getelementptr inbounds nuw i8, ptr %0, i64 56
+  %84 = load ptr, ptr %83, align 8, !tbaa !29
+  br label %85
 
-84:                                               ; preds = %84, %81
-  %85 = phi i64 [ 0, %81 ], [ %94, %84 ]
-  %86 = phi i64 [ 0, %81 ], [ %93, %84 ]
-  %87 = getelementptr inbounds nuw i32, ptr %2, i64 %85
-  %88 = load i32, ptr %87, align 4, !tbaa !4
-  %89 = sext i32 %88 to i64
-  %90 = getelementptr inbounds i32, ptr %83, i64 %89
-  %91 = load i32, ptr %90, align 4, !tbaa !4
-  %92 = sext i32 %91 to i64
-  %93 = add nsw i64 %86, %92
-  %94 = add nuw nsw i64 %85, 1
-  %95 = icmp eq i64 %94, %79
-  br i1 %95, label %96, label %84, !llvm.loop !50
+85:                                               ; preds = %85, %82
+  %86 = phi i64 [ 0, %82 ], [ %95, %85 ]
+  %87 = phi i64 [ 0, %82 ], [ %94, %85 ]
+  %88 = getelementptr inbounds nuw i32, ptr %2, i64 %86
+  %89 = load i32, ptr %88, align 4, !tbaa !4
+  %90 = sext i32 %89 to i64
+  %91 = getelementptr inbounds i32, ptr %84, i64 %90
+  %92 = load i32, ptr %91, align 4, !tbaa !4
+  %93 = sext i32 %92 to i64
+  %94 = add nsw i64 %87, %93
+  %95 = add nuw nsw i64 %86, 1
+  %96 = icmp eq i64 %95, %80
+  br i1 %96, label %98, label %85, !llvm.loop !50
 
-96:                                               ; preds = %84
-  %97 = load ptr, ptr %35, align 8, !tbaa !51
-  br label %124
+97:                                               ; preds = %79
+  call void @llvm.lifetime.start.p0(ptr nonnull %8) #6
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(32768) %8, i8 0, i64 32768, i1 false)
+  br label %108
 
-98:                                               ; preds = %98, %58
-  %99 = phi ptr [ %76, %58 ], [ %104, %98 ]
-  %100 = phi i64 [ 0, %58 ], [ %103, %98 ]
-  %101 = getelementptr inbounds nuw ptr, ptr %7, i64 %100
-  %102 = load ptr, ptr %101, align 8, !tbaa !44
-  store ptr %99, ptr %102, align 8, !tbaa !47
-  %103 = add nuw nsw i64 %100, 1
-  %104 = getelementptr inbounds i32, ptr %99, i64 %16
-  %105 = icmp eq i64 %103, 4
-  br i1 %105, label %78, label %98, !llvm.loop !52
+98:                                               ; preds = %85
+  call void @llvm.lifetime.start.p0(ptr nonnull %8) #6
+  call void @llvm.memset.p0.i64(ptr noundef nonnull align 16 dereferenceable(32768) %8, i8 0, i64 32768, i1 false)
+  %99 = load ptr, ptr %36, align 8, !tbaa !51
+  br label %128
 
-106:                                              ; preds = %124, %78
-  %107 = phi i64 [ 0, %78 ], [ %93, %124 ]
-  %108 = getelementptr inbounds nuw i8, ptr %5, i64 208
-  %109 = load i64, ptr %1, align 8, !tbaa !53
-  %110 = icmp sgt i64 %109, 0
-  br i1 %110, label %111, label %141
+100:                                              ; preds = %100, %59
+  %101 = phi ptr [ %77, %59 ], [ %106, %100 ]
+  %102 = phi i64 [ 0, %59 ], [ %105, %100 ]
+  %103 = getelementptr inbounds nuw ptr, ptr %7, i64 %102
+  %104 = load ptr, ptr %103, align 8, !tbaa !44
+  store ptr %101, ptr %104, align 8, !tbaa !47
+  %105 = add nuw nsw i64 %102, 1
+  %106 = getelementptr inbounds i32, ptr %101, i64 %17
+  %107 = icmp eq i64 %105, 4
+  br i1 %107, label %79, label %100, !llvm.loop !52
 
-111:                                              ; preds = %106
-  %112 = getelementptr inbounds nuw i8, ptr %1, i64 8
-  %113 = icmp sgt i64 %8, 0
-  %114 = getelementptr inbounds nuw i8, ptr %1, i64 24
-  %115 = getelementptr inbounds nuw i8, ptr %5, i64 216
-  %116 = getelementptr inbounds nuw i8, ptr %1, i64 40
-  %117 = getelementptr inbounds nuw i8, ptr %5, i64 220
-  %118 = getelementptr inbounds nuw i8, ptr %0, i64 280
-  %119 = getelementptr inbounds nuw i8, ptr %1, i64 16
-  %120 = getelementptr inbounds nuw i8, ptr %5, i64 224
-  %121 = getelementptr inbounds nuw i8, ptr %5, i64 200
-  %122 = getelementptr inbounds nuw i8, ptr %0, i64 56
-  %123 = shl nuw i64 %8, 2
-  br label %132
+108:                                              ; preds = %128, %97
+  %109 = phi i64 [ 0, %97 ], [ %94, %128 ]
+  %110 = getelementptr inbounds nuw i8, ptr %5, i64 208
+  %111 = load i64, ptr %1, align 8, !tbaa !53
+  %112 = icmp sgt i64 %111, 0
+  br i1 %112, label %113, label %145
 
-124:                                              ; preds = %124, %96
-  %125 = phi i64 [ 0, %96 ], [ %130, %124 ]
-  %126 = getelementptr inbounds nuw i32, ptr %2, i64 %125
-  %127 = load i32, ptr %126, align 4, !tbaa !4
-  %128 = sext i32 %127 to i64
-  %129 = getelementptr inbounds i32, ptr %97, i64 %128
-  store i32 1, ptr %129, align 4, !tbaa !4
-  %130 = add nuw nsw i64 %125, 1
-  %131 = icmp eq i64 %130, %79
-  br i1 %131, label %106, label %124, !llvm.loop !55
+113:                                              ; preds = %108
+  %114 = getelementptr inbounds nuw i8, ptr %1, i64 8
+  %115 = icmp sgt i64 %9, 0
+  %116 = getelementptr inbounds nuw i8, ptr %1, i64 24
+  %117 = getelementptr inbounds nuw i8, ptr %5, i64 216
+  %118 = getelementptr inbounds nuw i8, ptr %1, i64 40
+  %119 = getelementptr inbounds nuw i8, ptr %5, i64 220
+  %120 = getelementptr inbounds nuw i8, ptr %0, i64 280
+  %121 = getelementptr inbounds nuw i8, ptr %1, i64 16
+  %122 = getelementptr inbounds nuw i8, ptr %5, i64 224
+  %123 = getelementptr inbounds nuw i8, ptr %5, i64 200
+  %124 = getelementptr inbounds nuw i8, ptr %8, i64 32
+  %125 = getelementptr inbounds nuw i8, ptr %0, i64 56
+  %126 = shl nuw i64 %9, 2
+  %127 = getelementptr inbounds nuw i8, ptr %8, i64 32
+  br label %136
 
-132:                                              ; preds = %1227, %111
-  %133 = phi i64 [ 0, %111 ], [ %1229, %1227 ]
-  %134 = phi i64 [ %107, %111 ], [ %1228, %1227 ]
-  %135 = load i64, ptr %108, align 8, !tbaa !56
-  %136 = load i64, ptr %112, align 8, !tbaa !57
-  %137 = icmp slt i64 %135, %136
-  br i1 %137, label %138, label %141
+128:                                              ; preds = %128, %98
+  %129 = phi i64 [ 0, %98 ], [ %134, %128 ]
+  %130 = getelementptr inbounds nuw i32, ptr %2, i64 %129
+  %131 = load i32, ptr %130, align 4, !tbaa !4
+  %132 = sext i32 %131 to i64
+  %133 = getelementptr inbounds i32, ptr %99, i64 %132
+  store i32 1, ptr %133, align 4, !tbaa !4
+  %134 = add nuw nsw i64 %129, 1
+  %135 = icmp eq i64 %134, %80
+  br i1 %135, label %108, label %128, !llvm.loop !55
 
-138:                                              ; preds = %132
-  br i1 %113, label %139, label %143
+136:                                              ; preds = %1297, %113
+  %137 = phi i64 [ %109, %113 ], [ %1298, %1297 ]
+  %138 = phi i64 [ 0, %113 ], [ %1299, %1297 ]
+  %139 = load i64, ptr %110, align 8, !tbaa !56
+  %140 = load i64, ptr %114, align 8, !tbaa !57
+  %141 = icmp slt i64 %139, %140
+  br i1 %141, label %142, label %145
 
-139:                                              ; preds = %138
-  %140 = load ptr, ptr %43, align 8, !tbaa !58
-  call void @llvm.memset.p0.i64(ptr align 4 %140, i8 0, i64 %123, i1 false), !tbaa !4
-  br label %143
+142:                                              ; preds = %136
+  br i1 %115, label %143, label %147
 
-141:                                              ; preds = %1227, %132, %106
-  %142 = phi i64 [ %107, %106 ], [ %1228, %1227 ], [ %134, %132 ]
+143:                                              ; preds = %142
+  %144 = load ptr, ptr %44, align 8, !tbaa !58
+  call void @llvm.memset.p0.i64(ptr align 4 %144, i8 0, i64 %126, i1 false), !tbaa !4
+  br label %147
+
+145:                                              ; preds = %1297, %136, %108
+  %146 = phi i64 [ %109, %108 ], [ %1298, %1297 ], [ %137, %136 ]
+  call void @llvm.lifetime.end.p0(ptr nonnull %8) #6
   call void @llvm.lifetime.end.p0(ptr nonnull %7) #6
   call void @llvm.lifetime.end.p0(ptr nonnull %6) #6
   call void @llvm.lifetime.end.p0(ptr nonnull %5) #6
-  ret i64 %142
+  ret i64 %146
 
-143:                                              ; preds = %139, %138
-  %144 = icmp eq i64 %133, 0
-  br i1 %144, label %145, label %146
+147:                                              ; preds = %143, %142
+  %148 = icmp eq i64 %138, 0
+  br i1 %148, label %149, label %150
 
-145:                                              ; preds = %143
-  store float 0.000000e+00, ptr %115, align 8, !tbaa !59
-  br label %154
+149:                                              ; preds = %147
+  store float 0.000000e+00, ptr %117, align 8, !tbaa !59
+  br label %158
 
-146:                                              ; preds = %143
-  %147 = and i64 %133, 3
-  %148 = getelementptr inbounds nuw float, ptr %114, i64 %147
-  %149 = load float, ptr %148, align 4, !tbaa !16
-  store float %149, ptr %115, align 8, !tbaa !59
-  %150 = and i64 %133, 1
-  %151 = icmp eq i64 %150, 0
-  br i1 %151, label %154, label %152
+150:                                              ; preds = %147
+  %151 = and i64 %138, 3
+  %152 = getelementptr inbounds nuw float, ptr %116, i64 %151
+  %153 = load float, ptr %152, align 4, !tbaa !16
+  store float %153, ptr %117, align 8, !tbaa !59
+  %154 = and i64 %138, 1
+  %155 = icmp eq i64 %154, 0
+  br i1 %155, label %158, label %156
 
-152:                                              ; preds = %146
-  %153 = load float, ptr %116, align 8, !tbaa !60
-  br label %154
+156:                                              ; preds = %150
+  %157 = load float, ptr %118, align 8, !tbaa !60
+  br label %158
 
-154:                                              ; preds = %152, %146, %145
-  %155 = phi float [ %153, %152 ], [ 0.000000e+00, %146 ], [ 0.000000e+00, %145 ]
-  store float %155, ptr %117, align 4, !tbaa !61
-  %156 = load ptr, ptr %118, align 8, !tbaa !62
-  %157 = mul nuw nsw i64 %133, 40503
-  %158 = load i64, ptr %119, align 8, !tbaa !63
-  %159 = srem i64 %157, %158
-  %160 = getelementptr inbounds nuw float, ptr %156, i64 %159
-  store ptr %160, ptr %120, align 8, !tbaa !64
-  %161 = shl nsw i64 %134, 3
-  %162 = icmp slt i64 %134, 0
-  %163 = icmp sgt i64 %134, 0
-  %164 = icmp sgt i64 %134, 0
-  br label %165
+158:                                              ; preds = %156, %150, %149
+  %159 = phi float [ %157, %156 ], [ 0.000000e+00, %150 ], [ 0.000000e+00, %149 ]
+  store float %159, ptr %119, align 4, !tbaa !61
+  %160 = load ptr, ptr %120, align 8, !tbaa !62
+  %161 = mul nuw nsw i64 %138, 40503
+  %162 = load i64, ptr %121, align 8, !tbaa !63
+  %163 = srem i64 %161, %162
+  %164 = getelementptr inbounds nuw float, ptr %160, i64 %163
+  store ptr %164, ptr %122, align 8, !tbaa !64
+  %165 = load i64, ptr %124, align 16
+  %166 = icmp eq i64 %165, 1
+  %167 = shl nsw i64 %137, 3
+  %168 = icmp sgt i64 %137, 0
+  %169 = load ptr, ptr %5, align 8, !tbaa !41
+  %170 = icmp eq i64 %165, 1
+  %171 = icmp slt i64 %137, 0
+  %172 = icmp sgt i64 %137, 0
+  br label %176
 
-165:                                              ; preds = %1221, %154
-  %166 = phi i32 [ 0, %154 ], [ %1224, %1221 ]
-  %167 = load ptr, ptr %5, align 8, !tbaa !41
-  %168 = load i32, ptr %121, align 8, !tbaa !65
-  %169 = add nsw i32 %168, 1
-  store i32 %169, ptr %121, align 8, !tbaa !65
-  %170 = getelementptr inbounds nuw i8, ptr %167, i64 32
-  %171 = load i64, ptr %170, align 8, !tbaa !66
-  %172 = icmp sgt i64 %171, 0
-  br i1 %172, label %173, label %181
+173:                                              ; preds = %1244
+  %174 = add nuw nsw i32 %178, 1
+  %175 = icmp eq i32 %174, 6
+  br i1 %175, label %1297, label %176, !llvm.loop !65
 
-173:                                              ; preds = %165
-  %174 = getelementptr inbounds nuw i8, ptr %167, i64 200
-  %175 = load ptr, ptr %174, align 8, !tbaa !67
-  %176 = load ptr, ptr %27, align 8, !tbaa !68
-  %177 = getelementptr inbounds nuw i8, ptr %167, i64 192
-  %178 = load ptr, ptr %177, align 8, !tbaa !69
-  %179 = load ptr, ptr %39, align 8
-  %180 = load ptr, ptr %41, align 8
-  br label %210
+176:                                              ; preds = %173, %158
+  %177 = phi ptr [ %169, %158 ], [ %857, %173 ]
+  %178 = phi i32 [ 0, %158 ], [ %174, %173 ]
+  %179 = load i32, ptr %123, align 8, !tbaa !66
+  %180 = add nsw i32 %179, 1
+  store i32 %180, ptr %123, align 8, !tbaa !66
+  %181 = getelementptr inbounds nuw i8, ptr %177, i64 32
+  %182 = load i64, ptr %181, align 8, !tbaa !67
+  %183 = icmp sgt i64 %182, 0
+  br i1 %183, label %184, label %192
 
-181:                                              ; preds = %227, %165
-  %182 = phi i64 [ 0, %165 ], [ %228, %227 ]
-  %183 = phi i64 [ 0, %165 ], [ %229, %227 ]
-  %184 = getelementptr inbounds nuw i8, ptr %167, i64 24
-  %185 = load i64, ptr %184, align 8, !tbaa !70
-  %186 = icmp sgt i64 %185, 0
-  %187 = icmp sgt i64 %183, 0
-  %188 = select i1 %186, i1 true, i1 %187
-  %189 = icmp sgt i64 %182, 0
-  %190 = select i1 %188, i1 true, i1 %189
-  br i1 %190, label %193, label %191
+184:                                              ; preds = %176
+  %185 = getelementptr inbounds nuw i8, ptr %177, i64 200
+  %186 = load ptr, ptr %185, align 8, !tbaa !68
+  %187 = load ptr, ptr %28, align 8, !tbaa !69
+  %188 = getelementptr inbounds nuw i8, ptr %177, i64 192
+  %189 = load ptr, ptr %188, align 8, !tbaa !70
+  %190 = load ptr, ptr %40, align 8
+  %191 = load ptr, ptr %42, align 8
+  br label %219
 
-191:                                              ; preds = %181
-  %192 = load ptr, ptr %33, align 8, !tbaa !71
-  br label %482
+192:                                              ; preds = %236, %176
+  %193 = phi i64 [ 0, %176 ], [ %237, %236 ]
+  %194 = phi i64 [ 0, %176 ], [ %238, %236 ]
+  %195 = getelementptr inbounds nuw i8, ptr %177, i64 24
+  %196 = load i64, ptr %195, align 8, !tbaa !71
+  %197 = icmp sgt i64 %196, 0
+  %198 = icmp sgt i64 %194, 0
+  %199 = select i1 %197, i1 true, i1 %198
+  %200 = icmp sgt i64 %193, 0
+  %201 = select i1 %199, i1 true, i1 %200
+  br i1 %201, label %202, label %501
 
-193:                                              ; preds = %181
-  %194 = getelementptr inbounds nuw i8, ptr %167, i64 128
-  %195 = getelementptr inbounds nuw i8, ptr %167, i64 120
-  %196 = getelementptr inbounds nuw i8, ptr %167, i64 216
-  %197 = getelementptr inbounds nuw i8, ptr %167, i64 208
-  %198 = getelementptr inbounds nuw i8, ptr %167, i64 224
-  %199 = getelementptr inbounds nuw i8, ptr %167, i64 232
-  %200 = getelementptr inbounds nuw i8, ptr %167, i64 272
-  %201 = getelementptr inbounds nuw i8, ptr %167, i64 136
-  %202 = getelementptr inbounds nuw i8, ptr %167, i64 144
-  %203 = getelementptr inbounds nuw i8, ptr %167, i64 104
-  %204 = getelementptr inbounds nuw i8, ptr %167, i64 112
-  %205 = getelementptr inbounds nuw i8, ptr %167, i64 192
-  %206 = load i64, ptr %108, align 8
-  %207 = load ptr, ptr %25, align 8
-  %208 = load ptr, ptr %55, align 8
-  %209 = load ptr, ptr %33, align 8
-  br label %232
+202:                                              ; preds = %192
+  %203 = getelementptr inbounds nuw i8, ptr %177, i64 128
+  %204 = getelementptr inbounds nuw i8, ptr %177, i64 120
+  %205 = getelementptr inbounds nuw i8, ptr %177, i64 216
+  %206 = getelementptr inbounds nuw i8, ptr %177, i64 208
+  %207 = getelementptr inbounds nuw i8, ptr %177, i64 224
+  %208 = getelementptr inbounds nuw i8, ptr %177, i64 232
+  %209 = getelementptr inbounds nuw i8, ptr %177, i64 272
+  %210 = getelementptr inbounds nuw i8, ptr %177, i64 136
+  %211 = getelementptr inbounds nuw i8, ptr %177, i64 144
+  %212 = getelementptr inbounds nuw i8, ptr %177, i64 104
+  %213 = getelementptr inbounds nuw i8, ptr %177, i64 112
+  %214 = getelementptr inbounds nuw i8, ptr %177, i64 192
+  %215 = load i64, ptr %110, align 8
+  %216 = load ptr, ptr %26, align 8
+  %217 = load ptr, ptr %56, align 8
+  %218 = load ptr, ptr %34, align 8
+  br label %241
 
-210:                                              ; preds = %227, %173
-  %211 = phi i64 [ 0, %173 ], [ %229, %227 ]
-  %212 = phi i64 [ 0, %173 ], [ %228, %227 ]
-  %213 = phi i64 [ 0, %173 ], [ %230, %227 ]
-  %214 = getelementptr inbounds nuw i32, ptr %175, i64 %213
-  %215 = load i32, ptr %214, align 4, !tbaa !4
-  %216 = sext i32 %215 to i64
-  %217 = getelementptr inbounds i32, ptr %176, i64 %216
-  store i32 %169, ptr %217, align 4, !tbaa !4
-  %218 = getelementptr inbounds i32, ptr %178, i64 %216
-  %219 = load i32, ptr %218, align 4, !tbaa !4
-  %220 = icmp eq i32 %219, 0
-  br i1 %220, label %224, label %221
+219:                                              ; preds = %236, %184
+  %220 = phi i64 [ 0, %184 ], [ %238, %236 ]
+  %221 = phi i64 [ 0, %184 ], [ %237, %236 ]
+  %222 = phi i64 [ 0, %184 ], [ %239, %236 ]
+  %223 = getelementptr inbounds nuw i32, ptr %186, i64 %222
+  %224 = load i32, ptr %223, align 4, !tbaa !4
+  %225 = sext i32 %224 to i64
+  %226 = getelementptr inbounds i32, ptr %187, i64 %225
+  store i32 %180, ptr %226, align 4, !tbaa !4
+  %227 = getelementptr inbounds i32, ptr %189, i64 %225
+  %228 = load i32, ptr %227, align 4, !tbaa !4
+  %229 = icmp eq i32 %228, 0
+  br i1 %229, label %233, label %230
 
-221:                                              ; preds = %210
-  %222 = add nsw i64 %211, 1
-  %223 = getelementptr inbounds i32, ptr %179, i64 %211
-  store i32 %215, ptr %223, align 4, !tbaa !4
-  br label %227
+230:                                              ; preds = %219
+  %231 = add nsw i64 %220, 1
+  %232 = getelementptr inbounds i32, ptr %190, i64 %220
+  store i32 %224, ptr %232, align 4, !tbaa !4
+  br label %236
 
-224:                                              ; preds = %210
-  %225 = add nsw i64 %212, 1
-  %226 = getelementptr inbounds i32, ptr %180, i64 %212
-  store i32 %215, ptr %226, align 4, !tbaa !4
-  br label %227
+233:                                              ; preds = %219
+  %234 = add nsw i64 %221, 1
+  %235 = getelementptr inbounds i32, ptr %191, i64 %221
+  store i32 %224, ptr %235, align 4, !tbaa !4
+  br label %236
 
-227:                                              ; preds = %224, %221
-  %228 = phi i64 [ %212, %221 ], [ %225, %224 ]
-  %229 = phi i64 [ %222, %221 ], [ %211, %224 ]
-  %230 = add nuw nsw i64 %213, 1
-  %231 = icmp eq i64 %230, %171
-  br i1 %231, label %181, label %210, !llvm.loop !72
+236:                                              ; preds = %233, %230
+  %237 = phi i64 [ %221, %230 ], [ %234, %233 ]
+  %238 = phi i64 [ %231, %230 ], [ %220, %233 ]
+  %239 = add nuw nsw i64 %222, 1
+  %240 = icmp eq i64 %239, %182
+  br i1 %240, label %192, label %219, !llvm.loop !72
 
-232:                                              ; preds = %456, %193
-  %233 = phi i64 [ %206, %193 ], [ %457, %456 ]
-  %234 = phi i1 [ %187, %193 ], [ %465, %456 ]
-  %235 = phi i1 [ %186, %193 ], [ %464, %456 ]
-  %236 = phi i64 [ 0, %193 ], [ %463, %456 ]
-  %237 = phi i64 [ %183, %193 ], [ %462, %456 ]
-  %238 = phi i64 [ 0, %193 ], [ %461, %456 ]
-  %239 = phi i64 [ 0, %193 ], [ %460, %456 ]
-  %240 = phi i64 [ %182, %193 ], [ %459, %456 ]
-  %241 = phi i64 [ 0, %193 ], [ %458, %456 ]
-  br i1 %235, label %242, label %256
+241:                                              ; preds = %465, %202
+  %242 = phi i64 [ %215, %202 ], [ %466, %465 ]
+  %243 = phi i1 [ %198, %202 ], [ %474, %465 ]
+  %244 = phi i1 [ %197, %202 ], [ %473, %465 ]
+  %245 = phi i64 [ 0, %202 ], [ %472, %465 ]
+  %246 = phi i64 [ %194, %202 ], [ %471, %465 ]
+  %247 = phi i64 [ 0, %202 ], [ %470, %465 ]
+  %248 = phi i64 [ 0, %202 ], [ %469, %465 ]
+  %249 = phi i64 [ %193, %202 ], [ %468, %465 ]
+  %250 = phi i64 [ 0, %202 ], [ %467, %465 ]
+  br i1 %244, label %251, label %265
 
-242:                                              ; preds = %232
-  %243 = load ptr, ptr %196, align 8, !tbaa !73
-  %244 = load ptr, ptr %197, align 8, !tbaa !74
-  %245 = getelementptr inbounds i32, ptr %244, i64 %239
-  %246 = load i32, ptr %245, align 4, !tbaa !4
-  %247 = sext i32 %246 to i64
-  %248 = getelementptr inbounds i32, ptr %243, i64 %247
-  %249 = add nsw i64 %239, 1
-  %250 = getelementptr inbounds i32, ptr %244, i64 %249
-  %251 = load i32, ptr %250, align 4, !tbaa !4
-  %252 = sub nsw i32 %251, %246
-  %253 = getelementptr inbounds i32, ptr %208, i64 %239
-  %254 = load i32, ptr %253, align 4, !tbaa !4
-  %255 = icmp eq i32 %254, %169
-  br i1 %255, label %456, label %282, !llvm.loop !75
+251:                                              ; preds = %241
+  %252 = load ptr, ptr %205, align 8, !tbaa !73
+  %253 = load ptr, ptr %206, align 8, !tbaa !74
+  %254 = getelementptr inbounds i32, ptr %253, i64 %248
+  %255 = load i32, ptr %254, align 4, !tbaa !4
+  %256 = sext i32 %255 to i64
+  %257 = getelementptr inbounds i32, ptr %252, i64 %256
+  %258 = add nsw i64 %248, 1
+  %259 = getelementptr inbounds i32, ptr %253, i64 %258
+  %260 = load i32, ptr %259, align 4, !tbaa !4
+  %261 = sub nsw i32 %260, %255
+  %262 = getelementptr inbounds i32, ptr %217, i64 %248
+  %263 = load i32, ptr %262, align 4, !tbaa !4
+  %264 = icmp eq i32 %263, %180
+  br i1 %264, label %465, label %291, !llvm.loop !75
 
-256:                                              ; preds = %232
-  %257 = load ptr, ptr %39, align 8
-  %258 = getelementptr inbounds i32, ptr %257, i64 %238
-  %259 = load ptr, ptr %41, align 8
-  %260 = getelementptr inbounds i32, ptr %259, i64 %241
-  %261 = xor i1 %234, true
-  %262 = zext i1 %261 to i64
-  %263 = add nsw i64 %241, %262
-  %264 = zext i1 %234 to i64
-  %265 = add nsw i64 %238, %264
-  %266 = select i1 %234, ptr %258, ptr %260
-  %267 = load i32, ptr %266, align 4, !tbaa !4
-  %268 = sext i32 %267 to i64
-  %269 = getelementptr inbounds i32, ptr %207, i64 %268
-  %270 = load i32, ptr %269, align 4, !tbaa !4
-  %271 = icmp eq i32 %270, %169
-  br i1 %271, label %456, label %272, !llvm.loop !75
-
-272:                                              ; preds = %256
-  %273 = load ptr, ptr %194, align 8, !tbaa !76
-  %274 = load ptr, ptr %195, align 8, !tbaa !77
-  %275 = getelementptr inbounds i32, ptr %274, i64 %268
+265:                                              ; preds = %241
+  %266 = load ptr, ptr %40, align 8
+  %267 = getelementptr inbounds i32, ptr %266, i64 %247
+  %268 = load ptr, ptr %42, align 8
+  %269 = getelementptr inbounds i32, ptr %268, i64 %250
+  %270 = xor i1 %243, true
+  %271 = zext i1 %270 to i64
+  %272 = add nsw i64 %250, %271
+  %273 = zext i1 %243 to i64
+  %274 = add nsw i64 %247, %273
+  %275 = select i1 %243, ptr %267, ptr %269
   %276 = load i32, ptr %275, align 4, !tbaa !4
   %277 = sext i32 %276 to i64
-  %278 = getelementptr inbounds i32, ptr %273, i64 %277
-  %279 = getelementptr i8, ptr %275, i64 4
-  %280 = load i32, ptr %279, align 4, !tbaa !4
-  %281 = sub nsw i32 %280, %276
-  br label %282
+  %278 = getelementptr inbounds i32, ptr %216, i64 %277
+  %279 = load i32, ptr %278, align 4, !tbaa !4
+  %280 = icmp eq i32 %279, %180
+  br i1 %280, label %465, label %281, !llvm.loop !75
 
-282:                                              ; preds = %272, %242
-  %283 = phi i64 [ %241, %242 ], [ %263, %272 ]
-  %284 = phi i64 [ %249, %242 ], [ %239, %272 ]
-  %285 = phi ptr [ %248, %242 ], [ %278, %272 ]
-  %286 = phi i32 [ %252, %242 ], [ %281, %272 ]
-  %287 = phi i64 [ %238, %242 ], [ %265, %272 ]
-  %288 = icmp sgt i32 %286, 0
-  %289 = zext nneg i32 %286 to i64
-  %290 = load ptr, ptr %43, align 8
-  %291 = load ptr, ptr %55, align 8
-  %292 = load ptr, ptr %120, align 8
-  %293 = load ptr, ptr %35, align 8
-  %294 = load float, ptr %117, align 4
-  %295 = load float, ptr %115, align 8
-  br label %296
+281:                                              ; preds = %265
+  %282 = load ptr, ptr %203, align 8, !tbaa !76
+  %283 = load ptr, ptr %204, align 8, !tbaa !77
+  %284 = getelementptr inbounds i32, ptr %283, i64 %277
+  %285 = load i32, ptr %284, align 4, !tbaa !4
+  %286 = sext i32 %285 to i64
+  %287 = getelementptr inbounds i32, ptr %282, i64 %286
+  %288 = getelementptr i8, ptr %284, i64 4
+  %289 = load i32, ptr %288, align 4, !tbaa !4
+  %290 = sub nsw i32 %289, %285
+  br label %291
 
-296:                                              ; preds = %317, %282
-  %297 = phi i1 [ true, %282 ], [ false, %317 ]
-  %298 = phi float [ 0.000000e+00, %282 ], [ %319, %317 ]
-  %299 = phi i32 [ -1, %282 ], [ %318, %317 ]
-  br i1 %288, label %322, label %317
+291:                                              ; preds = %281, %251
+  %292 = phi i64 [ %250, %251 ], [ %272, %281 ]
+  %293 = phi i64 [ %258, %251 ], [ %248, %281 ]
+  %294 = phi ptr [ %257, %251 ], [ %287, %281 ]
+  %295 = phi i32 [ %261, %251 ], [ %290, %281 ]
+  %296 = phi i64 [ %247, %251 ], [ %274, %281 ]
+  %297 = icmp sgt i32 %295, 0
+  %298 = zext nneg i32 %295 to i64
+  %299 = load ptr, ptr %44, align 8
+  %300 = load ptr, ptr %56, align 8
+  %301 = load ptr, ptr %122, align 8
+  %302 = load ptr, ptr %36, align 8
+  %303 = load float, ptr %119, align 4
+  %304 = load float, ptr %117, align 8
+  br label %305
 
-300:                                              ; preds = %317
-  %301 = sext i32 %286 to i64
-  %302 = add nsw i64 %233, %301
-  store i64 %302, ptr %108, align 8, !tbaa !56
-  %303 = add nsw i64 %236, 1
-  %304 = getelementptr inbounds i32, ptr %209, i64 %236
-  store i32 %318, ptr %304, align 4, !tbaa !4
-  %305 = load ptr, ptr %198, align 8, !tbaa !78
-  %306 = sext i32 %318 to i64
-  %307 = getelementptr inbounds i32, ptr %305, i64 %306
-  %308 = load i32, ptr %307, align 4, !tbaa !4
-  %309 = add nsw i32 %318, 1
-  %310 = sext i32 %309 to i64
-  %311 = getelementptr inbounds i32, ptr %305, i64 %310
-  %312 = load i32, ptr %311, align 4, !tbaa !4
-  %313 = icmp slt i32 %308, %312
-  br i1 %313, label %314, label %381
+305:                                              ; preds = %326, %291
+  %306 = phi i1 [ true, %291 ], [ false, %326 ]
+  %307 = phi float [ 0.000000e+00, %291 ], [ %328, %326 ]
+  %308 = phi i32 [ -1, %291 ], [ %327, %326 ]
+  br i1 %297, label %331, label %326
 
-314:                                              ; preds = %300
-  %315 = load ptr, ptr %199, align 8, !tbaa !79
-  %316 = sext i32 %308 to i64
-  br label %391
+309:                                              ; preds = %326
+  %310 = sext i32 %295 to i64
+  %311 = add nsw i64 %242, %310
+  store i64 %311, ptr %110, align 8, !tbaa !56
+  %312 = add nsw i64 %245, 1
+  %313 = getelementptr inbounds i32, ptr %218, i64 %245
+  store i32 %327, ptr %313, align 4, !tbaa !4
+  %314 = load ptr, ptr %207, align 8, !tbaa !78
+  %315 = sext i32 %327 to i64
+  %316 = getelementptr inbounds i32, ptr %314, i64 %315
+  %317 = load i32, ptr %316, align 4, !tbaa !4
+  %318 = add nsw i32 %327, 1
+  %319 = sext i32 %318 to i64
+  %320 = getelementptr inbounds i32, ptr %314, i64 %319
+  %321 = load i32, ptr %320, align 4, !tbaa !4
+  %322 = icmp slt i32 %317, %321
+  br i1 %322, label %323, label %390
 
-317:                                              ; preds = %376, %296
-  %318 = phi i32 [ %299, %296 ], [ %377, %376 ]
-  %319 = phi float [ %298, %296 ], [ %378, %376 ]
-  %320 = icmp slt i32 %318, 0
-  %321 = select i1 %297, i1 %320, i1 false
-  br i1 %321, label %296, label %300, !llvm.loop !80
+323:                                              ; preds = %309
+  %324 = load ptr, ptr %208, align 8, !tbaa !79
+  %325 = sext i32 %317 to i64
+  br label %400
 
-322:                                              ; preds = %376, %296
-  %323 = phi i64 [ %379, %376 ], [ 0, %296 ]
-  %324 = phi float [ %378, %376 ], [ %298, %296 ]
-  %325 = phi i32 [ %377, %376 ], [ %299, %296 ]
-  %326 = getelementptr inbounds nuw i32, ptr %285, i64 %323
-  %327 = load i32, ptr %326, align 4, !tbaa !4
-  %328 = sext i32 %327 to i64
-  br i1 %297, label %329, label %333
+326:                                              ; preds = %385, %305
+  %327 = phi i32 [ %308, %305 ], [ %386, %385 ]
+  %328 = phi float [ %307, %305 ], [ %387, %385 ]
+  %329 = icmp slt i32 %327, 0
+  %330 = select i1 %306, i1 %329, i1 false
+  br i1 %330, label %305, label %309, !llvm.loop !80
 
-329:                                              ; preds = %322
-  %330 = getelementptr inbounds i32, ptr %290, i64 %328
-  %331 = load i32, ptr %330, align 4, !tbaa !4
-  %332 = icmp eq i32 %331, 0
-  br i1 %332, label %333, label %376
-
-333:                                              ; preds = %329, %322
-  %334 = load ptr, ptr %198, align 8, !tbaa !78
-  %335 = getelementptr inbounds i32, ptr %334, i64 %328
+331:                                              ; preds = %385, %305
+  %332 = phi i64 [ %388, %385 ], [ 0, %305 ]
+  %333 = phi float [ %387, %385 ], [ %307, %305 ]
+  %334 = phi i32 [ %386, %385 ], [ %308, %305 ]
+  %335 = getelementptr inbounds nuw i32, ptr %294, i64 %332
   %336 = load i32, ptr %335, align 4, !tbaa !4
-  %337 = getelementptr i8, ptr %335, i64 4
-  %338 = load i32, ptr %337, align 4, !tbaa !4
-  %339 = icmp slt i32 %336, %338
-  br i1 %339, label %340, label %358
+  %337 = sext i32 %336 to i64
+  br i1 %306, label %338, label %342
 
-340:                                              ; preds = %333
-  %341 = load ptr, ptr %199, align 8, !tbaa !79
-  %342 = sext i32 %336 to i64
-  %343 = sext i32 %338 to i64
-  br label %346
+338:                                              ; preds = %331
+  %339 = getelementptr inbounds i32, ptr %299, i64 %337
+  %340 = load i32, ptr %339, align 4, !tbaa !4
+  %341 = icmp eq i32 %340, 0
+  br i1 %341, label %342, label %385
 
-344:                                              ; preds = %346
-  %345 = icmp eq i32 %355, 0
-  br i1 %345, label %376, label %358
+342:                                              ; preds = %338, %331
+  %343 = load ptr, ptr %207, align 8, !tbaa !78
+  %344 = getelementptr inbounds i32, ptr %343, i64 %337
+  %345 = load i32, ptr %344, align 4, !tbaa !4
+  %346 = getelementptr i8, ptr %344, i64 4
+  %347 = load i32, ptr %346, align 4, !tbaa !4
+  %348 = icmp slt i32 %345, %347
+  br i1 %348, label %349, label %367
 
-346:                                              ; preds = %346, %340
-  %347 = phi i64 [ %342, %340 ], [ %356, %346 ]
-  %348 = phi i32 [ 1, %340 ], [ %355, %346 ]
-  %349 = getelementptr inbounds i32, ptr %341, i64 %347
-  %350 = load i32, ptr %349, align 4, !tbaa !4
-  %351 = sext i32 %350 to i64
-  %352 = getelementptr inbounds i32, ptr %291, i64 %351
-  %353 = load i32, ptr %352, align 4, !tbaa !4
-  %354 = icmp eq i32 %353, %169
-  %355 = select i1 %354, i32 0, i32 %348
-  %356 = add nsw i64 %347, 1
-  %357 = icmp eq i64 %356, %343
-  br i1 %357, label %344, label %346, !llvm.loop !81
+349:                                              ; preds = %342
+  %350 = load ptr, ptr %208, align 8, !tbaa !79
+  %351 = sext i32 %345 to i64
+  %352 = sext i32 %347 to i64
+  br label %355
 
-358:                                              ; preds = %344, %333
-  %359 = load ptr, ptr %200, align 8, !tbaa !82
-  %360 = getelementptr inbounds float, ptr %359, i64 %328
-  %361 = load float, ptr %360, align 4, !tbaa !16
-  %362 = getelementptr inbounds float, ptr %292, i64 %328
-  %363 = load float, ptr %362, align 4, !tbaa !16
-  %364 = fmul float %295, %363
-  %365 = fadd float %361, %364
-  %366 = getelementptr inbounds i32, ptr %293, i64 %328
-  %367 = load i32, ptr %366, align 4, !tbaa !4
-  %368 = icmp eq i32 %367, 0
-  %369 = select i1 %368, float 0.000000e+00, float %294
-  %370 = fadd float %365, %369
-  %371 = icmp slt i32 %325, 0
-  %372 = fcmp ogt float %370, %324
-  %373 = select i1 %371, i1 true, i1 %372
-  %374 = select i1 %373, i32 %327, i32 %325
-  %375 = select i1 %373, float %370, float %324
-  br label %376
+353:                                              ; preds = %355
+  %354 = icmp eq i32 %364, 0
+  br i1 %354, label %385, label %367
 
-376:                                              ; preds = %358, %344, %329
-  %377 = phi i32 [ %325, %329 ], [ %374, %358 ], [ %325, %344 ]
-  %378 = phi float [ %324, %329 ], [ %375, %358 ], [ %324, %344 ]
-  %379 = add nuw nsw i64 %323, 1
-  %380 = icmp eq i64 %379, %289
-  br i1 %380, label %317, label %322, !llvm.loop !83
+355:                                              ; preds = %355, %349
+  %356 = phi i64 [ %351, %349 ], [ %365, %355 ]
+  %357 = phi i32 [ 1, %349 ], [ %364, %355 ]
+  %358 = getelementptr inbounds i32, ptr %350, i64 %356
+  %359 = load i32, ptr %358, align 4, !tbaa !4
+  %360 = sext i32 %359 to i64
+  %361 = getelementptr inbounds i32, ptr %300, i64 %360
+  %362 = load i32, ptr %361, align 4, !tbaa !4
+  %363 = icmp eq i32 %362, %180
+  %364 = select i1 %363, i32 0, i32 %357
+  %365 = add nsw i64 %356, 1
+  %366 = icmp eq i64 %365, %352
+  br i1 %366, label %353, label %355, !llvm.loop !81
 
-381:                                              ; preds = %391, %300
-  %382 = load ptr, ptr %201, align 8, !tbaa !84
-  %383 = getelementptr inbounds i32, ptr %382, i64 %306
-  %384 = load i32, ptr %383, align 4, !tbaa !4
-  %385 = getelementptr inbounds i32, ptr %382, i64 %310
-  %386 = load i32, ptr %385, align 4, !tbaa !4
-  %387 = icmp slt i32 %384, %386
-  br i1 %387, label %388, label %401
+367:                                              ; preds = %353, %342
+  %368 = load ptr, ptr %209, align 8, !tbaa !82
+  %369 = getelementptr inbounds float, ptr %368, i64 %337
+  %370 = load float, ptr %369, align 4, !tbaa !16
+  %371 = getelementptr inbounds float, ptr %301, i64 %337
+  %372 = load float, ptr %371, align 4, !tbaa !16
+  %373 = fmul float %304, %372
+  %374 = fadd float %370, %373
+  %375 = getelementptr inbounds i32, ptr %302, i64 %337
+  %376 = load i32, ptr %375, align 4, !tbaa !4
+  %377 = icmp eq i32 %376, 0
+  %378 = select i1 %377, float 0.000000e+00, float %303
+  %379 = fadd float %374, %378
+  %380 = icmp slt i32 %334, 0
+  %381 = fcmp ogt float %379, %333
+  %382 = select i1 %380, i1 true, i1 %381
+  %383 = select i1 %382, i32 %336, i32 %334
+  %384 = select i1 %382, float %379, float %333
+  br label %385
 
-388:                                              ; preds = %381
-  %389 = load ptr, ptr %202, align 8, !tbaa !85
-  %390 = sext i32 %384 to i64
-  br label %414
+385:                                              ; preds = %367, %353, %338
+  %386 = phi i32 [ %334, %338 ], [ %383, %367 ], [ %334, %353 ]
+  %387 = phi float [ %333, %338 ], [ %384, %367 ], [ %333, %353 ]
+  %388 = add nuw nsw i64 %332, 1
+  %389 = icmp eq i64 %388, %298
+  br i1 %389, label %326, label %331, !llvm.loop !83
 
-391:                                              ; preds = %391, %314
-  %392 = phi i64 [ %316, %314 ], [ %397, %391 ]
-  %393 = getelementptr inbounds i32, ptr %315, i64 %392
-  %394 = load i32, ptr %393, align 4, !tbaa !4
-  %395 = sext i32 %394 to i64
-  %396 = getelementptr inbounds i32, ptr %208, i64 %395
-  store i32 %169, ptr %396, align 4, !tbaa !4
-  %397 = add nsw i64 %392, 1
-  %398 = load i32, ptr %311, align 4, !tbaa !4
-  %399 = sext i32 %398 to i64
-  %400 = icmp slt i64 %397, %399
-  br i1 %400, label %391, label %381, !llvm.loop !86
+390:                                              ; preds = %400, %309
+  %391 = load ptr, ptr %210, align 8, !tbaa !84
+  %392 = getelementptr inbounds i32, ptr %391, i64 %315
+  %393 = load i32, ptr %392, align 4, !tbaa !4
+  %394 = getelementptr inbounds i32, ptr %391, i64 %319
+  %395 = load i32, ptr %394, align 4, !tbaa !4
+  %396 = icmp slt i32 %393, %395
+  br i1 %396, label %397, label %410
 
-401:                                              ; preds = %414, %381
-  %402 = load ptr, ptr %203, align 8, !tbaa !21
-  %403 = getelementptr inbounds i32, ptr %402, i64 %306
-  %404 = load i32, ptr %403, align 4, !tbaa !4
-  %405 = getelementptr inbounds i32, ptr %402, i64 %310
-  %406 = load i32, ptr %405, align 4, !tbaa !4
-  %407 = icmp slt i32 %404, %406
-  br i1 %407, label %408, label %456
+397:                                              ; preds = %390
+  %398 = load ptr, ptr %211, align 8, !tbaa !85
+  %399 = sext i32 %393 to i64
+  br label %423
 
-408:                                              ; preds = %401
-  %409 = load ptr, ptr %204, align 8, !tbaa !23
-  %410 = sext i32 %404 to i64
-  %411 = load ptr, ptr %27, align 8
-  %412 = load ptr, ptr %39, align 8
-  %413 = load ptr, ptr %41, align 8
-  br label %424
+400:                                              ; preds = %400, %323
+  %401 = phi i64 [ %325, %323 ], [ %406, %400 ]
+  %402 = getelementptr inbounds i32, ptr %324, i64 %401
+  %403 = load i32, ptr %402, align 4, !tbaa !4
+  %404 = sext i32 %403 to i64
+  %405 = getelementptr inbounds i32, ptr %217, i64 %404
+  store i32 %180, ptr %405, align 4, !tbaa !4
+  %406 = add nsw i64 %401, 1
+  %407 = load i32, ptr %320, align 4, !tbaa !4
+  %408 = sext i32 %407 to i64
+  %409 = icmp slt i64 %406, %408
+  br i1 %409, label %400, label %390, !llvm.loop !86
 
-414:                                              ; preds = %414, %388
-  %415 = phi i64 [ %390, %388 ], [ %420, %414 ]
-  %416 = getelementptr inbounds i32, ptr %389, i64 %415
-  %417 = load i32, ptr %416, align 4, !tbaa !4
-  %418 = sext i32 %417 to i64
-  %419 = getelementptr inbounds i32, ptr %207, i64 %418
-  store i32 %169, ptr %419, align 4, !tbaa !4
-  %420 = add nsw i64 %415, 1
-  %421 = load i32, ptr %385, align 4, !tbaa !4
-  %422 = sext i32 %421 to i64
-  %423 = icmp slt i64 %420, %422
-  br i1 %423, label %414, label %401, !llvm.loop !87
+410:                                              ; preds = %423, %390
+  %411 = load ptr, ptr %212, align 8, !tbaa !21
+  %412 = getelementptr inbounds i32, ptr %411, i64 %315
+  %413 = load i32, ptr %412, align 4, !tbaa !4
+  %414 = getelementptr inbounds i32, ptr %411, i64 %319
+  %415 = load i32, ptr %414, align 4, !tbaa !4
+  %416 = icmp slt i32 %413, %415
+  br i1 %416, label %417, label %465
 
-424:                                              ; preds = %449, %408
-  %425 = phi i64 [ %410, %408 ], [ %452, %449 ]
-  %426 = phi i64 [ %237, %408 ], [ %451, %449 ]
-  %427 = phi i64 [ %240, %408 ], [ %450, %449 ]
-  %428 = getelementptr inbounds i32, ptr %409, i64 %425
-  %429 = load i32, ptr %428, align 4, !tbaa !4
-  %430 = sext i32 %429 to i64
-  %431 = getelementptr inbounds i32, ptr %207, i64 %430
-  %432 = load i32, ptr %431, align 4, !tbaa !4
-  %433 = icmp eq i32 %432, %169
-  br i1 %433, label %449, label %434
+417:                                              ; preds = %410
+  %418 = load ptr, ptr %213, align 8, !tbaa !23
+  %419 = sext i32 %413 to i64
+  %420 = load ptr, ptr %28, align 8
+  %421 = load ptr, ptr %40, align 8
+  %422 = load ptr, ptr %42, align 8
+  br label %433
 
-434:                                              ; preds = %424
-  %435 = getelementptr inbounds i32, ptr %411, i64 %430
-  %436 = load i32, ptr %435, align 4, !tbaa !4
-  %437 = icmp eq i32 %436, %169
-  br i1 %437, label %449, label %438
+423:                                              ; preds = %423, %397
+  %424 = phi i64 [ %399, %397 ], [ %429, %423 ]
+  %425 = getelementptr inbounds i32, ptr %398, i64 %424
+  %426 = load i32, ptr %425, align 4, !tbaa !4
+  %427 = sext i32 %426 to i64
+  %428 = getelementptr inbounds i32, ptr %216, i64 %427
+  store i32 %180, ptr %428, align 4, !tbaa !4
+  %429 = add nsw i64 %424, 1
+  %430 = load i32, ptr %394, align 4, !tbaa !4
+  %431 = sext i32 %430 to i64
+  %432 = icmp slt i64 %429, %431
+  br i1 %432, label %423, label %410, !llvm.loop !87
 
-438:                                              ; preds = %434
-  store i32 %169, ptr %435, align 4, !tbaa !4
-  %439 = load ptr, ptr %205, align 8, !tbaa !69
-  %440 = getelementptr inbounds i32, ptr %439, i64 %430
+433:                                              ; preds = %458, %417
+  %434 = phi i64 [ %419, %417 ], [ %461, %458 ]
+  %435 = phi i64 [ %246, %417 ], [ %460, %458 ]
+  %436 = phi i64 [ %249, %417 ], [ %459, %458 ]
+  %437 = getelementptr inbounds i32, ptr %418, i64 %434
+  %438 = load i32, ptr %437, align 4, !tbaa !4
+  %439 = sext i32 %438 to i64
+  %440 = getelementptr inbounds i32, ptr %216, i64 %439
   %441 = load i32, ptr %440, align 4, !tbaa !4
-  %442 = icmp eq i32 %441, 0
-  br i1 %442, label %446, label %443
+  %442 = icmp eq i32 %441, %180
+  br i1 %442, label %458, label %443
 
-443:                                              ; preds = %438
-  %444 = add nsw i64 %426, 1
-  %445 = getelementptr inbounds i32, ptr %412, i64 %426
-  store i32 %429, ptr %445, align 4, !tbaa !4
-  br label %449
+443:                                              ; preds = %433
+  %444 = getelementptr inbounds i32, ptr %420, i64 %439
+  %445 = load i32, ptr %444, align 4, !tbaa !4
+  %446 = icmp eq i32 %445, %180
+  br i1 %446, label %458, label %447
 
-446:                                              ; preds = %438
-  %447 = add nsw i64 %427, 1
-  %448 = getelementptr inbounds i32, ptr %413, i64 %427
-  store i32 %429, ptr %448, align 4, !tbaa !4
-  br label %449
+447:                                              ; preds = %443
+  store i32 %180, ptr %444, align 4, !tbaa !4
+  %448 = load ptr, ptr %214, align 8, !tbaa !70
+  %449 = getelementptr inbounds i32, ptr %448, i64 %439
+  %450 = load i32, ptr %449, align 4, !tbaa !4
+  %451 = icmp eq i32 %450, 0
+  br i1 %451, label %455, label %452
 
-449:                                              ; preds = %446, %443, %434, %424
-  %450 = phi i64 [ %427, %424 ], [ %427, %434 ], [ %427, %443 ], [ %447, %446 ]
-  %451 = phi i64 [ %426, %424 ], [ %426, %434 ], [ %444, %443 ], [ %426, %446 ]
-  %452 = add nsw i64 %425, 1
-  %453 = load i32, ptr %405, align 4, !tbaa !4
-  %454 = sext i32 %453 to i64
-  %455 = icmp slt i64 %452, %454
-  br i1 %455, label %424, label %456, !llvm.loop !88
+452:                                              ; preds = %447
+  %453 = add nsw i64 %435, 1
+  %454 = getelementptr inbounds i32, ptr %421, i64 %435
+  store i32 %438, ptr %454, align 4, !tbaa !4
+  br label %458
 
-456:                                              ; preds = %449, %401, %256, %242
-  %457 = phi i64 [ %233, %242 ], [ %233, %256 ], [ %302, %401 ], [ %302, %449 ]
-  %458 = phi i64 [ %241, %242 ], [ %263, %256 ], [ %283, %401 ], [ %283, %449 ]
-  %459 = phi i64 [ %240, %242 ], [ %240, %256 ], [ %240, %401 ], [ %450, %449 ]
-  %460 = phi i64 [ %249, %242 ], [ %239, %256 ], [ %284, %401 ], [ %284, %449 ]
-  %461 = phi i64 [ %238, %242 ], [ %265, %256 ], [ %287, %401 ], [ %287, %449 ]
-  %462 = phi i64 [ %237, %242 ], [ %237, %256 ], [ %237, %401 ], [ %451, %449 ]
-  %463 = phi i64 [ %236, %242 ], [ %236, %256 ], [ %303, %401 ], [ %303, %449 ]
-  %464 = icmp slt i64 %460, %185
-  %465 = icmp slt i64 %461, %462
-  %466 = select i1 %464, i1 true, i1 %465
-  %467 = icmp slt i64 %458, %459
-  %468 = select i1 %466, i1 true, i1 %467
-  br i1 %468, label %232, label %469
+455:                                              ; preds = %447
+  %456 = add nsw i64 %436, 1
+  %457 = getelementptr inbounds i32, ptr %422, i64 %436
+  store i32 %438, ptr %457, align 4, !tbaa !4
+  br label %458
 
-469:                                              ; preds = %456
-  %470 = load ptr, ptr %33, align 8, !tbaa !71
-  %471 = icmp sgt i64 %463, 0
-  br i1 %471, label %472, label %482
+458:                                              ; preds = %455, %452, %443, %433
+  %459 = phi i64 [ %436, %433 ], [ %436, %443 ], [ %436, %452 ], [ %456, %455 ]
+  %460 = phi i64 [ %435, %433 ], [ %435, %443 ], [ %453, %452 ], [ %435, %455 ]
+  %461 = add nsw i64 %434, 1
+  %462 = load i32, ptr %414, align 4, !tbaa !4
+  %463 = sext i32 %462 to i64
+  %464 = icmp slt i64 %461, %463
+  br i1 %464, label %433, label %465, !llvm.loop !88
 
-472:                                              ; preds = %469
-  %473 = load ptr, ptr %21, align 8, !tbaa !89
-  br label %474
+465:                                              ; preds = %458, %410, %265, %251
+  %466 = phi i64 [ %242, %251 ], [ %242, %265 ], [ %311, %410 ], [ %311, %458 ]
+  %467 = phi i64 [ %250, %251 ], [ %272, %265 ], [ %292, %410 ], [ %292, %458 ]
+  %468 = phi i64 [ %249, %251 ], [ %249, %265 ], [ %249, %410 ], [ %459, %458 ]
+  %469 = phi i64 [ %258, %251 ], [ %248, %265 ], [ %293, %410 ], [ %293, %458 ]
+  %470 = phi i64 [ %247, %251 ], [ %274, %265 ], [ %296, %410 ], [ %296, %458 ]
+  %471 = phi i64 [ %246, %251 ], [ %246, %265 ], [ %246, %410 ], [ %460, %458 ]
+  %472 = phi i64 [ %245, %251 ], [ %245, %265 ], [ %312, %410 ], [ %312, %458 ]
+  %473 = icmp slt i64 %469, %196
+  %474 = icmp slt i64 %470, %471
+  %475 = select i1 %473, i1 true, i1 %474
+  %476 = icmp slt i64 %467, %468
+  %477 = select i1 %475, i1 true, i1 %476
+  br i1 %477, label %241, label %478
 
-474:                                              ; preds = %474, %472
-  %475 = phi i64 [ 0, %472 ], [ %480, %474 ]
-  %476 = getelementptr inbounds nuw i32, ptr %470, i64 %475
-  %477 = load i32, ptr %476, align 4, !tbaa !4
-  %478 = sext i32 %477 to i64
-  %479 = getelementptr inbounds i32, ptr %473, i64 %478
-  store i32 1, ptr %479, align 4, !tbaa !4
-  %480 = add nuw nsw i64 %475, 1
-  %481 = icmp eq i64 %480, %463
-  br i1 %481, label %487, label %474, !llvm.loop !90
+478:                                              ; preds = %465
+  %479 = load i64, ptr %110, align 8, !tbaa !56
+  %480 = load ptr, ptr %34, align 8, !tbaa !89
+  %481 = icmp sgt i64 %472, 0
+  br i1 %481, label %482, label %500
 
-482:                                              ; preds = %469, %191
-  %483 = phi ptr [ %470, %469 ], [ %192, %191 ]
-  %484 = phi i64 [ %463, %469 ], [ 0, %191 ]
-  %485 = load ptr, ptr %29, align 8, !tbaa !91
-  %486 = call fastcc i64 @keep(ptr noundef %5, ptr noundef %483, i64 noundef %484, ptr noundef %485) #7
-  br label %500
+482:                                              ; preds = %482, %478
+  %483 = phi i64 [ %492, %482 ], [ 0, %478 ]
+  %484 = phi i64 [ %491, %482 ], [ 1, %478 ]
+  %485 = getelementptr inbounds nuw i32, ptr %480, i64 %483
+  %486 = load i32, ptr %485, align 4, !tbaa !4
+  %487 = sext i32 %486 to i64
+  %488 = xor i64 %484, %487
+  %489 = mul i64 %488, -7046029254386353131
+  %490 = lshr i64 %489, 29
+  %491 = xor i64 %490, %489
+  %492 = add nuw nsw i64 %483, 1
+  %493 = icmp eq i64 %492, %472
+  br i1 %493, label %494, label %482, !llvm.loop !90
 
-487:                                              ; preds = %474
-  %488 = load ptr, ptr %29, align 8, !tbaa !91
-  %489 = call fastcc i64 @keep(ptr noundef %5, ptr noundef nonnull %470, i64 noundef %463, ptr noundef %488) #7
-  %490 = load ptr, ptr %33, align 8, !tbaa !71
-  %491 = load ptr, ptr %21, align 8, !tbaa !89
-  br label %492
+494:                                              ; preds = %482
+  %495 = or i64 %491, 1
+  %496 = and i64 %495, 1023
+  %497 = getelementptr inbounds nuw %struct.Seen, ptr %8, i64 %496
+  %498 = load i64, ptr %497, align 16, !tbaa !91
+  %499 = icmp eq i64 %498, %495
+  br i1 %499, label %504, label %520
 
-492:                                              ; preds = %492, %487
-  %493 = phi i64 [ 0, %487 ], [ %498, %492 ]
-  %494 = getelementptr inbounds nuw i32, ptr %490, i64 %493
-  %495 = load i32, ptr %494, align 4, !tbaa !4
-  %496 = sext i32 %495 to i64
-  %497 = getelementptr inbounds i32, ptr %491, i64 %496
-  store i32 0, ptr %497, align 4, !tbaa !4
-  %498 = add nuw nsw i64 %493, 1
-  %499 = icmp eq i64 %498, %463
-  br i1 %499, label %500, label %492, !llvm.loop !90
+500:                                              ; preds = %478
+  br i1 %170, label %504, label %530
 
-500:                                              ; preds = %492, %482
-  %501 = phi i64 [ %486, %482 ], [ %489, %492 ]
-  %502 = icmp slt i64 %501, 0
-  br i1 %502, label %1227, label %503
+501:                                              ; preds = %192
+  %502 = load i64, ptr %110, align 8, !tbaa !56
+  %503 = load ptr, ptr %34, align 8, !tbaa !89
+  br i1 %166, label %504, label %530
 
-503:                                              ; preds = %500
-  %504 = load ptr, ptr %29, align 8, !tbaa !91
-  %505 = icmp eq i64 %501, 0
-  br i1 %505, label %523, label %506
+504:                                              ; preds = %501, %500, %494
+  %505 = phi ptr [ %124, %501 ], [ %497, %494 ], [ %127, %500 ]
+  %506 = phi i64 [ %502, %501 ], [ %479, %494 ], [ %479, %500 ]
+  %507 = getelementptr inbounds nuw i8, ptr %505, i64 16
+  %508 = load i64, ptr %507, align 8, !tbaa !93
+  %509 = getelementptr inbounds nuw i8, ptr %505, i64 8
+  %510 = load i64, ptr %509, align 8, !tbaa !94
+  %511 = mul nsw i64 %510, 5
+  %512 = icmp sgt i64 %511, %167
+  br i1 %512, label %516, label %513
 
-506:                                              ; preds = %503
-  %507 = load ptr, ptr %122, align 8, !tbaa !29
-  br label %508
+513:                                              ; preds = %504
+  %514 = getelementptr inbounds nuw i8, ptr %505, i64 24
+  %515 = load i64, ptr %514, align 8, !tbaa !95
+  br label %516
 
-508:                                              ; preds = %508, %506
-  %509 = phi i64 [ 0, %506 ], [ %518, %508 ]
-  %510 = phi i64 [ 0, %506 ], [ %517, %508 ]
-  %511 = getelementptr inbounds nuw i32, ptr %504, i64 %509
-  %512 = load i32, ptr %511, align 4, !tbaa !4
-  %513 = sext i32 %512 to i64
-  %514 = getelementptr inbounds i32, ptr %507, i64 %513
-  %515 = load i32, ptr %514, align 4, !tbaa !4
-  %516 = sext i32 %515 to i64
-  %517 = add nsw i64 %510, %516
-  %518 = add nuw nsw i64 %509, 1
-  %519 = icmp eq i64 %518, %501
-  br i1 %519, label %520, label %508, !llvm.loop !50
+516:                                              ; preds = %513, %504
+  %517 = phi i64 [ %515, %513 ], [ 0, %504 ]
+  %518 = add i64 %508, %506
+  %519 = add i64 %518, %517
+  store i64 %519, ptr %110, align 8, !tbaa !56
+  br label %1297
 
-520:                                              ; preds = %508
-  %521 = mul nsw i64 %517, 5
-  %522 = icmp sgt i64 %521, %161
-  br i1 %522, label %1227, label %524
+520:                                              ; preds = %494
+  %521 = load ptr, ptr %22, align 8, !tbaa !96
+  br label %522
 
-523:                                              ; preds = %503
-  br i1 %162, label %1227, label %534
+522:                                              ; preds = %522, %520
+  %523 = phi i64 [ 0, %520 ], [ %528, %522 ]
+  %524 = getelementptr inbounds nuw i32, ptr %480, i64 %523
+  %525 = load i32, ptr %524, align 4, !tbaa !4
+  %526 = sext i32 %525 to i64
+  %527 = getelementptr inbounds i32, ptr %521, i64 %526
+  store i32 1, ptr %527, align 4, !tbaa !4
+  %528 = add nuw nsw i64 %523, 1
+  %529 = icmp eq i64 %528, %472
+  br i1 %529, label %537, label %522, !llvm.loop !97
 
-524:                                              ; preds = %520
-  %525 = load ptr, ptr %21, align 8, !tbaa !89
-  br label %526
+530:                                              ; preds = %501, %500
+  %531 = phi ptr [ %480, %500 ], [ %503, %501 ]
+  %532 = phi i64 [ %479, %500 ], [ %502, %501 ]
+  %533 = phi i64 [ %472, %500 ], [ 0, %501 ]
+  %534 = phi ptr [ %127, %500 ], [ %124, %501 ]
+  %535 = load ptr, ptr %30, align 8, !tbaa !98
+  %536 = call fastcc i64 @keep(ptr noundef %5, ptr noundef %531, i64 noundef %533, ptr noundef %535) #7
+  br label %550
 
-526:                                              ; preds = %526, %524
-  %527 = phi i64 [ 0, %524 ], [ %532, %526 ]
-  %528 = getelementptr inbounds nuw i32, ptr %504, i64 %527
-  %529 = load i32, ptr %528, align 4, !tbaa !4
-  %530 = sext i32 %529 to i64
-  %531 = getelementptr inbounds i32, ptr %525, i64 %530
-  store i32 1, ptr %531, align 4, !tbaa !4
-  %532 = add nuw nsw i64 %527, 1
-  %533 = icmp eq i64 %532, %501
-  br i1 %533, label %536, label %526, !llvm.loop !90
+537:                                              ; preds = %522
+  %538 = load ptr, ptr %30, align 8, !tbaa !98
+  %539 = call fastcc i64 @keep(ptr noundef %5, ptr noundef nonnull %480, i64 noundef %472, ptr noundef %538) #7
+  %540 = load ptr, ptr %34, align 8, !tbaa !89
+  %541 = load ptr, ptr %22, align 8, !tbaa !96
+  br label %542
 
-534:                                              ; preds = %523
-  %535 = load ptr, ptr %5, align 8, !tbaa !41
-  br label %552
+542:                                              ; preds = %542, %537
+  %543 = phi i64 [ 0, %537 ], [ %548, %542 ]
+  %544 = getelementptr inbounds nuw i32, ptr %540, i64 %543
+  %545 = load i32, ptr %544, align 4, !tbaa !4
+  %546 = sext i32 %545 to i64
+  %547 = getelementptr inbounds i32, ptr %541, i64 %546
+  store i32 0, ptr %547, align 4, !tbaa !4
+  %548 = add nuw nsw i64 %543, 1
+  %549 = icmp eq i64 %548, %472
+  br i1 %549, label %550, label %542, !llvm.loop !97
 
-536:                                              ; preds = %526
-  %537 = load ptr, ptr %5, align 8, !tbaa !41
-  %538 = getelementptr inbounds nuw i8, ptr %537, i64 56
-  %539 = load ptr, ptr %538, align 8, !tbaa !29
-  br label %540
+550:                                              ; preds = %542, %530
+  %551 = phi i64 [ %536, %530 ], [ %539, %542 ]
+  %552 = phi ptr [ %534, %530 ], [ %497, %542 ]
+  %553 = phi i64 [ 1, %530 ], [ %495, %542 ]
+  %554 = phi i64 [ %532, %530 ], [ %479, %542 ]
+  %555 = icmp slt i64 %551, 0
+  br i1 %555, label %573, label %556
 
-540:                                              ; preds = %540, %536
-  %541 = phi i64 [ 0, %536 ], [ %550, %540 ]
-  %542 = phi i64 [ 0, %536 ], [ %549, %540 ]
-  %543 = getelementptr inbounds nuw i32, ptr %504, i64 %541
-  %544 = load i32, ptr %543, align 4, !tbaa !4
-  %545 = sext i32 %544 to i64
-  %546 = getelementptr inbounds i32, ptr %539, i64 %545
-  %547 = load i32, ptr %546, align 4, !tbaa !4
-  %548 = sext i32 %547 to i64
-  %549 = add nsw i64 %542, %548
-  %550 = add nuw nsw i64 %541, 1
-  %551 = icmp eq i64 %550, %501
-  br i1 %551, label %552, label %540, !llvm.loop !50
+556:                                              ; preds = %550
+  %557 = load ptr, ptr %30, align 8, !tbaa !98
+  %558 = icmp eq i64 %551, 0
+  br i1 %558, label %575, label %559
 
-552:                                              ; preds = %540, %534
-  %553 = phi ptr [ %535, %534 ], [ %537, %540 ]
-  %554 = phi i64 [ 0, %534 ], [ %549, %540 ]
-  %555 = getelementptr inbounds nuw i8, ptr %553, i64 64
-  %556 = getelementptr inbounds nuw i8, ptr %553, i64 152
-  %557 = getelementptr inbounds nuw i8, ptr %553, i64 160
-  %558 = getelementptr inbounds nuw i8, ptr %553, i64 56
-  br label %559
+559:                                              ; preds = %556
+  %560 = load ptr, ptr %125, align 8, !tbaa !29
+  br label %561
 
-559:                                              ; preds = %575, %552
-  %560 = phi i64 [ %501, %552 ], [ %764, %575 ]
-  %561 = phi i64 [ %554, %552 ], [ %763, %575 ]
-  %562 = phi i32 [ 0, %552 ], [ %577, %575 ]
-  %563 = icmp sgt i64 %560, 0
-  br i1 %563, label %564, label %789
+561:                                              ; preds = %561, %559
+  %562 = phi i64 [ 0, %559 ], [ %571, %561 ]
+  %563 = phi i64 [ 0, %559 ], [ %570, %561 ]
+  %564 = getelementptr inbounds nuw i32, ptr %557, i64 %562
+  %565 = load i32, ptr %564, align 4, !tbaa !4
+  %566 = sext i32 %565 to i64
+  %567 = getelementptr inbounds i32, ptr %560, i64 %566
+  %568 = load i32, ptr %567, align 4, !tbaa !4
+  %569 = sext i32 %568 to i64
+  %570 = add nsw i64 %563, %569
+  %571 = add nuw nsw i64 %562, 1
+  %572 = icmp eq i64 %571, %551
+  br i1 %572, label %577, label %561, !llvm.loop !50
 
-564:                                              ; preds = %559
-  %565 = load ptr, ptr %29, align 8, !tbaa !91
-  %566 = load ptr, ptr %33, align 8, !tbaa !71
-  br label %568
+573:                                              ; preds = %550
+  %574 = load i64, ptr %110, align 8, !tbaa !56
+  br label %1255
 
-567:                                              ; preds = %568
-  call fastcc void @count_readers(ptr noundef nonnull %5, i64 noundef %560) #7
-  br label %580
+575:                                              ; preds = %556
+  %576 = load i64, ptr %110, align 8, !tbaa !56
+  br i1 %171, label %1255, label %581
 
-568:                                              ; preds = %568, %564
-  %569 = phi i64 [ 0, %564 ], [ %573, %568 ]
-  %570 = getelementptr inbounds nuw i32, ptr %565, i64 %569
-  %571 = load i32, ptr %570, align 4, !tbaa !4
-  %572 = getelementptr inbounds nuw i32, ptr %566, i64 %569
-  store i32 %571, ptr %572, align 4, !tbaa !4
-  %573 = add nuw nsw i64 %569, 1
-  %574 = icmp eq i64 %573, %560
-  br i1 %574, label %567, label %568, !llvm.loop !92
+577:                                              ; preds = %561
+  %578 = load i64, ptr %110, align 8, !tbaa !56
+  %579 = mul nsw i64 %570, 5
+  %580 = icmp sgt i64 %579, %167
+  br i1 %580, label %1255, label %583
 
-575:                                              ; preds = %762
-  %576 = icmp eq i64 %763, %561
-  %577 = add nuw nsw i32 %562, 1
-  %578 = icmp eq i32 %577, 3
-  %579 = select i1 %576, i1 true, i1 %578
-  br i1 %579, label %767, label %559, !llvm.loop !93
+581:                                              ; preds = %575
+  %582 = load ptr, ptr %5, align 8, !tbaa !41
+  br label %609
 
-580:                                              ; preds = %762, %567
-  %581 = phi i64 [ %764, %762 ], [ %560, %567 ]
-  %582 = phi i64 [ %763, %762 ], [ %561, %567 ]
-  %583 = phi i64 [ %765, %762 ], [ 0, %567 ]
-  %584 = load ptr, ptr %33, align 8, !tbaa !71
-  %585 = getelementptr inbounds nuw i32, ptr %584, i64 %583
-  %586 = load i32, ptr %585, align 4, !tbaa !4
-  %587 = load ptr, ptr %555, align 8, !tbaa !34
-  %588 = sext i32 %586 to i64
-  %589 = getelementptr inbounds i32, ptr %587, i64 %588
-  %590 = load i32, ptr %589, align 4, !tbaa !4
-  %591 = icmp slt i32 %590, 0
-  br i1 %591, label %762, label %592
+583:                                              ; preds = %577
+  %584 = load ptr, ptr %22, align 8, !tbaa !96
+  br label %585
 
-592:                                              ; preds = %580
-  %593 = load ptr, ptr %21, align 8, !tbaa !89
-  %594 = getelementptr inbounds i32, ptr %593, i64 %588
-  %595 = load i32, ptr %594, align 4, !tbaa !4
-  %596 = icmp eq i32 %595, 0
-  br i1 %596, label %762, label %597
+585:                                              ; preds = %585, %583
+  %586 = phi i64 [ 0, %583 ], [ %591, %585 ]
+  %587 = getelementptr inbounds nuw i32, ptr %557, i64 %586
+  %588 = load i32, ptr %587, align 4, !tbaa !4
+  %589 = sext i32 %588 to i64
+  %590 = getelementptr inbounds i32, ptr %584, i64 %589
+  store i32 1, ptr %590, align 4, !tbaa !4
+  %591 = add nuw nsw i64 %586, 1
+  %592 = icmp eq i64 %591, %551
+  br i1 %592, label %593, label %585, !llvm.loop !97
 
-597:                                              ; preds = %592
-  %598 = load ptr, ptr %556, align 8, !tbaa !94
-  %599 = add nuw nsw i32 %590, 1
-  %600 = zext nneg i32 %599 to i64
-  %601 = getelementptr inbounds nuw i32, ptr %598, i64 %600
-  %602 = load i32, ptr %601, align 4, !tbaa !4
-  %603 = zext nneg i32 %590 to i64
-  %604 = getelementptr inbounds nuw i32, ptr %598, i64 %603
-  %605 = load i32, ptr %604, align 4, !tbaa !4
-  %606 = sub nsw i32 %602, %605
-  %607 = icmp slt i32 %606, 2
-  br i1 %607, label %762, label %608
+593:                                              ; preds = %585
+  %594 = load ptr, ptr %5, align 8, !tbaa !41
+  %595 = getelementptr inbounds nuw i8, ptr %594, i64 56
+  %596 = load ptr, ptr %595, align 8, !tbaa !29
+  br label %597
 
-608:                                              ; preds = %597
-  %609 = call fastcc i32 @worth(ptr noundef nonnull %5, i32 noundef %586, i32 noundef 0) #7
-  %610 = icmp eq i32 %609, 0
-  br i1 %610, label %762, label %611
+597:                                              ; preds = %597, %593
+  %598 = phi i64 [ 0, %593 ], [ %607, %597 ]
+  %599 = phi i64 [ 0, %593 ], [ %606, %597 ]
+  %600 = getelementptr inbounds nuw i32, ptr %557, i64 %598
+  %601 = load i32, ptr %600, align 4, !tbaa !4
+  %602 = sext i32 %601 to i64
+  %603 = getelementptr inbounds i32, ptr %596, i64 %602
+  %604 = load i32, ptr %603, align 4, !tbaa !4
+  %605 = sext i32 %604 to i64
+  %606 = add nsw i64 %599, %605
+  %607 = add nuw nsw i64 %598, 1
+  %608 = icmp eq i64 %607, %551
+  br i1 %608, label %609, label %597, !llvm.loop !50
 
-611:                                              ; preds = %608
-  %612 = load ptr, ptr %21, align 8, !tbaa !89
-  %613 = getelementptr inbounds i32, ptr %612, i64 %588
-  store i32 0, ptr %613, align 4, !tbaa !4
-  %614 = load ptr, ptr %556, align 8, !tbaa !94
-  %615 = getelementptr inbounds nuw i32, ptr %614, i64 %603
-  %616 = load i32, ptr %615, align 4, !tbaa !4
-  %617 = getelementptr inbounds nuw i32, ptr %614, i64 %600
-  %618 = load i32, ptr %617, align 4, !tbaa !4
-  %619 = icmp slt i32 %616, %618
-  br i1 %619, label %620, label %759
+609:                                              ; preds = %597, %581
+  %610 = phi i64 [ 0, %581 ], [ %570, %597 ]
+  %611 = phi i64 [ %576, %581 ], [ %578, %597 ]
+  %612 = phi ptr [ %582, %581 ], [ %594, %597 ]
+  %613 = phi i64 [ 0, %581 ], [ %606, %597 ]
+  %614 = getelementptr inbounds nuw i8, ptr %612, i64 64
+  %615 = getelementptr inbounds nuw i8, ptr %612, i64 152
+  %616 = getelementptr inbounds nuw i8, ptr %612, i64 160
+  %617 = getelementptr inbounds nuw i8, ptr %612, i64 56
+  br label %618
 
-620:                                              ; preds = %611
-  %621 = sext i32 %616 to i64
-  %622 = add nuw nsw i64 %581, 1
-  br label %624
+618:                                              ; preds = %634, %609
+  %619 = phi i64 [ %551, %609 ], [ %823, %634 ]
+  %620 = phi i64 [ %613, %609 ], [ %822, %634 ]
+  %621 = phi i32 [ 0, %609 ], [ %636, %634 ]
+  %622 = icmp sgt i64 %619, 0
+  br i1 %622, label %623, label %848
 
-623:                                              ; preds = %736, %735
-  call fastcc void @count_readers(ptr noundef nonnull %5, i64 noundef %697) #7
-  br label %762
+623:                                              ; preds = %618
+  %624 = load ptr, ptr %30, align 8, !tbaa !98
+  %625 = load ptr, ptr %34, align 8, !tbaa !89
+  br label %627
 
-624:                                              ; preds = %751, %620
-  %625 = phi ptr [ %612, %620 ], [ %752, %751 ]
-  %626 = phi i64 [ %621, %620 ], [ %753, %751 ]
-  %627 = load ptr, ptr %557, align 8, !tbaa !95
-  %628 = getelementptr inbounds i32, ptr %627, i64 %626
-  %629 = load i32, ptr %628, align 4, !tbaa !4
-  %630 = load i64, ptr %108, align 8, !tbaa !56
-  %631 = add nsw i64 %630, 1
-  store i64 %631, ptr %108, align 8, !tbaa !56
-  %632 = icmp eq i32 %629, %586
-  br i1 %632, label %751, label %633
+626:                                              ; preds = %627
+  call fastcc void @count_readers(ptr noundef nonnull %5, i64 noundef %619) #7
+  br label %639
 
-633:                                              ; preds = %624
-  %634 = load ptr, ptr %558, align 8, !tbaa !29
-  %635 = sext i32 %629 to i64
-  %636 = getelementptr inbounds i32, ptr %634, i64 %635
-  %637 = load i32, ptr %636, align 4, !tbaa !4
-  %638 = icmp slt i32 %637, %609
-  br i1 %638, label %639, label %751
+627:                                              ; preds = %627, %623
+  %628 = phi i64 [ 0, %623 ], [ %632, %627 ]
+  %629 = getelementptr inbounds nuw i32, ptr %624, i64 %628
+  %630 = load i32, ptr %629, align 4, !tbaa !4
+  %631 = getelementptr inbounds nuw i32, ptr %625, i64 %628
+  store i32 %630, ptr %631, align 4, !tbaa !4
+  %632 = add nuw nsw i64 %628, 1
+  %633 = icmp eq i64 %632, %619
+  br i1 %633, label %626, label %627, !llvm.loop !99
 
-639:                                              ; preds = %633
-  %640 = getelementptr inbounds i32, ptr %625, i64 %635
-  %641 = load i32, ptr %640, align 4, !tbaa !4
-  %642 = icmp eq i32 %641, 0
-  br i1 %642, label %643, label %751
+634:                                              ; preds = %821
+  %635 = icmp eq i64 %822, %620
+  %636 = add nuw nsw i32 %621, 1
+  %637 = icmp eq i32 %636, 3
+  %638 = select i1 %635, i1 true, i1 %637
+  br i1 %638, label %826, label %618, !llvm.loop !100
 
-643:                                              ; preds = %639
-  %644 = load ptr, ptr %5, align 8, !tbaa !41
-  %645 = getelementptr inbounds nuw i8, ptr %644, i64 104
-  %646 = load ptr, ptr %645, align 8, !tbaa !21
-  %647 = getelementptr inbounds i32, ptr %646, i64 %635
-  %648 = load i32, ptr %647, align 4, !tbaa !4
-  %649 = getelementptr i8, ptr %647, i64 4
-  %650 = load i32, ptr %649, align 4, !tbaa !4
-  %651 = icmp slt i32 %648, %650
-  br i1 %651, label %652, label %693
+639:                                              ; preds = %821, %626
+  %640 = phi i64 [ %823, %821 ], [ %619, %626 ]
+  %641 = phi i64 [ %822, %821 ], [ %620, %626 ]
+  %642 = phi i64 [ %824, %821 ], [ 0, %626 ]
+  %643 = load ptr, ptr %34, align 8, !tbaa !89
+  %644 = getelementptr inbounds nuw i32, ptr %643, i64 %642
+  %645 = load i32, ptr %644, align 4, !tbaa !4
+  %646 = load ptr, ptr %614, align 8, !tbaa !34
+  %647 = sext i32 %645 to i64
+  %648 = getelementptr inbounds i32, ptr %646, i64 %647
+  %649 = load i32, ptr %648, align 4, !tbaa !4
+  %650 = icmp slt i32 %649, 0
+  br i1 %650, label %821, label %651
 
-652:                                              ; preds = %643
-  %653 = getelementptr inbounds nuw i8, ptr %644, i64 120
-  %654 = load ptr, ptr %653, align 8, !tbaa !77
-  %655 = getelementptr inbounds nuw i8, ptr %644, i64 112
-  %656 = load ptr, ptr %655, align 8, !tbaa !23
-  %657 = getelementptr inbounds nuw i8, ptr %644, i64 128
-  %658 = sext i32 %648 to i64
-  br label %663
+651:                                              ; preds = %639
+  %652 = load ptr, ptr %22, align 8, !tbaa !96
+  %653 = getelementptr inbounds i32, ptr %652, i64 %647
+  %654 = load i32, ptr %653, align 4, !tbaa !4
+  %655 = icmp eq i32 %654, 0
+  br i1 %655, label %821, label %656
 
-659:                                              ; preds = %690
-  %660 = add nsw i64 %664, 1
-  %661 = trunc i64 %660 to i32
-  %662 = icmp eq i32 %650, %661
-  br i1 %662, label %693, label %663, !llvm.loop !96
+656:                                              ; preds = %651
+  %657 = load ptr, ptr %615, align 8, !tbaa !101
+  %658 = add nuw nsw i32 %649, 1
+  %659 = zext nneg i32 %658 to i64
+  %660 = getelementptr inbounds nuw i32, ptr %657, i64 %659
+  %661 = load i32, ptr %660, align 4, !tbaa !4
+  %662 = zext nneg i32 %649 to i64
+  %663 = getelementptr inbounds nuw i32, ptr %657, i64 %662
+  %664 = load i32, ptr %663, align 4, !tbaa !4
+  %665 = sub nsw i32 %661, %664
+  %666 = icmp slt i32 %665, 2
+  br i1 %666, label %821, label %667
 
-663:                                              ; preds = %659, %652
-  %664 = phi i64 [ %658, %652 ], [ %660, %659 ]
-  %665 = getelementptr inbounds i32, ptr %656, i64 %664
-  %666 = load i32, ptr %665, align 4, !tbaa !4
-  %667 = sext i32 %666 to i64
-  %668 = getelementptr inbounds i32, ptr %654, i64 %667
-  %669 = load i32, ptr %668, align 4, !tbaa !4
-  %670 = getelementptr i8, ptr %668, i64 4
-  %671 = load i32, ptr %670, align 4, !tbaa !4
-  %672 = icmp slt i32 %669, %671
-  br i1 %672, label %673, label %690
+667:                                              ; preds = %656
+  %668 = call fastcc i32 @worth(ptr noundef nonnull %5, i32 noundef %645, i32 noundef 0) #7
+  %669 = icmp eq i32 %668, 0
+  br i1 %669, label %821, label %670
 
-673:                                              ; preds = %663
-  %674 = load ptr, ptr %657, align 8, !tbaa !76
-  %675 = sext i32 %669 to i64
-  br label %676
+670:                                              ; preds = %667
+  %671 = load ptr, ptr %22, align 8, !tbaa !96
+  %672 = getelementptr inbounds i32, ptr %671, i64 %647
+  store i32 0, ptr %672, align 4, !tbaa !4
+  %673 = load ptr, ptr %615, align 8, !tbaa !101
+  %674 = getelementptr inbounds nuw i32, ptr %673, i64 %662
+  %675 = load i32, ptr %674, align 4, !tbaa !4
+  %676 = getelementptr inbounds nuw i32, ptr %673, i64 %659
+  %677 = load i32, ptr %676, align 4, !tbaa !4
+  %678 = icmp slt i32 %675, %677
+  br i1 %678, label %679, label %818
 
-676:                                              ; preds = %684, %673
-  %677 = phi i64 [ %675, %673 ], [ %685, %684 ]
-  %678 = getelementptr inbounds i32, ptr %674, i64 %677
-  %679 = load i32, ptr %678, align 4, !tbaa !4
-  %680 = sext i32 %679 to i64
-  %681 = getelementptr inbounds i32, ptr %625, i64 %680
-  %682 = load i32, ptr %681, align 4, !tbaa !4
-  %683 = icmp eq i32 %682, 0
-  br i1 %683, label %684, label %688
+679:                                              ; preds = %670
+  %680 = sext i32 %675 to i64
+  %681 = add nuw nsw i64 %640, 1
+  br label %683
 
-684:                                              ; preds = %676
-  %685 = add nsw i64 %677, 1
-  %686 = trunc i64 %685 to i32
-  %687 = icmp eq i32 %671, %686
-  br i1 %687, label %751, label %676, !llvm.loop !97
+682:                                              ; preds = %795, %794
+  call fastcc void @count_readers(ptr noundef nonnull %5, i64 noundef %756) #7
+  br label %821
 
-688:                                              ; preds = %676
-  %689 = trunc nsw i64 %677 to i32
-  br label %690
+683:                                              ; preds = %810, %679
+  %684 = phi ptr [ %671, %679 ], [ %811, %810 ]
+  %685 = phi i64 [ %680, %679 ], [ %812, %810 ]
+  %686 = load ptr, ptr %616, align 8, !tbaa !102
+  %687 = getelementptr inbounds i32, ptr %686, i64 %685
+  %688 = load i32, ptr %687, align 4, !tbaa !4
+  %689 = load i64, ptr %110, align 8, !tbaa !56
+  %690 = add nsw i64 %689, 1
+  store i64 %690, ptr %110, align 8, !tbaa !56
+  %691 = icmp eq i32 %688, %645
+  br i1 %691, label %810, label %692
 
-690:                                              ; preds = %688, %663
-  %691 = phi i32 [ %669, %663 ], [ %689, %688 ]
-  %692 = icmp eq i32 %691, %671
-  br i1 %692, label %751, label %659
+692:                                              ; preds = %683
+  %693 = load ptr, ptr %617, align 8, !tbaa !29
+  %694 = sext i32 %688 to i64
+  %695 = getelementptr inbounds i32, ptr %693, i64 %694
+  %696 = load i32, ptr %695, align 4, !tbaa !4
+  %697 = icmp slt i32 %696, %668
+  br i1 %697, label %698, label %810
 
-693:                                              ; preds = %659, %643
-  store i32 1, ptr %640, align 4, !tbaa !4
-  %694 = load ptr, ptr %29, align 8, !tbaa !91
-  %695 = getelementptr inbounds nuw i32, ptr %694, i64 %581
-  store i32 %629, ptr %695, align 4, !tbaa !4
-  %696 = load ptr, ptr %31, align 8, !tbaa !98
-  %697 = call fastcc i64 @keep(ptr noundef nonnull %5, ptr noundef %694, i64 noundef %622, ptr noundef %696) #7
-  %698 = icmp slt i64 %697, 0
-  br i1 %698, label %699, label %702
+698:                                              ; preds = %692
+  %699 = getelementptr inbounds i32, ptr %684, i64 %694
+  %700 = load i32, ptr %699, align 4, !tbaa !4
+  %701 = icmp eq i32 %700, 0
+  br i1 %701, label %702, label %810
 
-699:                                              ; preds = %693
-  %700 = load ptr, ptr %21, align 8, !tbaa !89
-  %701 = getelementptr inbounds i32, ptr %700, i64 %635
-  store i32 0, ptr %701, align 4, !tbaa !4
-  br label %751
+702:                                              ; preds = %698
+  %703 = load ptr, ptr %5, align 8, !tbaa !41
+  %704 = getelementptr inbounds nuw i8, ptr %703, i64 104
+  %705 = load ptr, ptr %704, align 8, !tbaa !21
+  %706 = getelementptr inbounds i32, ptr %705, i64 %694
+  %707 = load i32, ptr %706, align 4, !tbaa !4
+  %708 = getelementptr i8, ptr %706, i64 4
+  %709 = load i32, ptr %708, align 4, !tbaa !4
+  %710 = icmp slt i32 %707, %709
+  br i1 %710, label %711, label %752
 
-702:                                              ; preds = %693
-  %703 = load ptr, ptr %31, align 8, !tbaa !98
-  %704 = icmp eq i64 %697, 0
-  br i1 %704, label %719, label %705
+711:                                              ; preds = %702
+  %712 = getelementptr inbounds nuw i8, ptr %703, i64 120
+  %713 = load ptr, ptr %712, align 8, !tbaa !77
+  %714 = getelementptr inbounds nuw i8, ptr %703, i64 112
+  %715 = load ptr, ptr %714, align 8, !tbaa !23
+  %716 = getelementptr inbounds nuw i8, ptr %703, i64 128
+  %717 = sext i32 %707 to i64
+  br label %722
 
-705:                                              ; preds = %702
-  %706 = load ptr, ptr %558, align 8, !tbaa !29
-  br label %707
+718:                                              ; preds = %749
+  %719 = add nsw i64 %723, 1
+  %720 = trunc i64 %719 to i32
+  %721 = icmp eq i32 %709, %720
+  br i1 %721, label %752, label %722, !llvm.loop !103
 
-707:                                              ; preds = %707, %705
-  %708 = phi i64 [ 0, %705 ], [ %717, %707 ]
-  %709 = phi i64 [ 0, %705 ], [ %716, %707 ]
-  %710 = getelementptr inbounds nuw i32, ptr %703, i64 %708
-  %711 = load i32, ptr %710, align 4, !tbaa !4
-  %712 = sext i32 %711 to i64
-  %713 = getelementptr inbounds i32, ptr %706, i64 %712
-  %714 = load i32, ptr %713, align 4, !tbaa !4
-  %715 = sext i32 %714 to i64
-  %716 = add nsw i64 %709, %715
-  %717 = add nuw nsw i64 %708, 1
-  %718 = icmp eq i64 %717, %697
-  br i1 %718, label %719, label %707, !llvm.loop !50
-
-719:                                              ; preds = %707, %702
-  %720 = phi i64 [ 0, %702 ], [ %716, %707 ]
-  %721 = load ptr, ptr %21, align 8, !tbaa !89
-  %722 = getelementptr inbounds i32, ptr %721, i64 %635
-  store i32 0, ptr %722, align 4, !tbaa !4
-  %723 = icmp slt i64 %720, %582
-  br i1 %723, label %724, label %751
-
-724:                                              ; preds = %719
-  %725 = load ptr, ptr %29, align 8, !tbaa !91
-  %726 = icmp sgt i64 %581, 0
-  br i1 %726, label %727, label %735
-
-727:                                              ; preds = %727, %724
-  %728 = phi i64 [ %733, %727 ], [ 0, %724 ]
-  %729 = getelementptr inbounds nuw i32, ptr %725, i64 %728
+722:                                              ; preds = %718, %711
+  %723 = phi i64 [ %717, %711 ], [ %719, %718 ]
+  %724 = getelementptr inbounds i32, ptr %715, i64 %723
+  %725 = load i32, ptr %724, align 4, !tbaa !4
+  %726 = sext i32 %725 to i64
+  %727 = getelementptr inbounds i32, ptr %713, i64 %726
+  %728 = load i32, ptr %727, align 4, !tbaa !4
+  %729 = getelementptr i8, ptr %727, i64 4
   %730 = load i32, ptr %729, align 4, !tbaa !4
-  %731 = sext i32 %730 to i64
-  %732 = getelementptr inbounds i32, ptr %721, i64 %731
-  store i32 0, ptr %732, align 4, !tbaa !4
-  %733 = add nuw nsw i64 %728, 1
-  %734 = icmp eq i64 %733, %581
-  br i1 %734, label %735, label %727, !llvm.loop !90
+  %731 = icmp slt i32 %728, %730
+  br i1 %731, label %732, label %749
 
-735:                                              ; preds = %727, %724
-  br i1 %704, label %623, label %744
+732:                                              ; preds = %722
+  %733 = load ptr, ptr %716, align 8, !tbaa !76
+  %734 = sext i32 %728 to i64
+  br label %735
 
-736:                                              ; preds = %744, %736
-  %737 = phi i64 [ %742, %736 ], [ 0, %744 ]
-  %738 = getelementptr inbounds nuw i32, ptr %725, i64 %737
-  %739 = load i32, ptr %738, align 4, !tbaa !4
-  %740 = sext i32 %739 to i64
-  %741 = getelementptr inbounds i32, ptr %721, i64 %740
-  store i32 1, ptr %741, align 4, !tbaa !4
-  %742 = add nuw nsw i64 %737, 1
-  %743 = icmp eq i64 %742, %697
-  br i1 %743, label %623, label %736, !llvm.loop !90
+735:                                              ; preds = %743, %732
+  %736 = phi i64 [ %734, %732 ], [ %744, %743 ]
+  %737 = getelementptr inbounds i32, ptr %733, i64 %736
+  %738 = load i32, ptr %737, align 4, !tbaa !4
+  %739 = sext i32 %738 to i64
+  %740 = getelementptr inbounds i32, ptr %684, i64 %739
+  %741 = load i32, ptr %740, align 4, !tbaa !4
+  %742 = icmp eq i32 %741, 0
+  br i1 %742, label %743, label %747
 
-744:                                              ; preds = %744, %735
-  %745 = phi i64 [ %749, %744 ], [ 0, %735 ]
-  %746 = getelementptr inbounds nuw i32, ptr %703, i64 %745
-  %747 = load i32, ptr %746, align 4, !tbaa !4
-  %748 = getelementptr inbounds nuw i32, ptr %725, i64 %745
-  store i32 %747, ptr %748, align 4, !tbaa !4
-  %749 = add nuw nsw i64 %745, 1
-  %750 = icmp eq i64 %749, %697
-  br i1 %750, label %736, label %744, !llvm.loop !99
+743:                                              ; preds = %735
+  %744 = add nsw i64 %736, 1
+  %745 = trunc i64 %744 to i32
+  %746 = icmp eq i32 %730, %745
+  br i1 %746, label %810, label %735, !llvm.loop !104
 
-751:                                              ; preds = %719, %699, %690, %684, %639, %633, %624
-  %752 = phi ptr [ %625, %684 ], [ %625, %624 ], [ %721, %719 ], [ %700, %699 ], [ %625, %639 ], [ %625, %633 ], [ %625, %690 ]
-  %753 = add nsw i64 %626, 1
-  %754 = load ptr, ptr %556, align 8, !tbaa !94
-  %755 = getelementptr inbounds nuw i32, ptr %754, i64 %600
-  %756 = load i32, ptr %755, align 4, !tbaa !4
-  %757 = sext i32 %756 to i64
-  %758 = icmp slt i64 %753, %757
-  br i1 %758, label %624, label %759, !llvm.loop !100
+747:                                              ; preds = %735
+  %748 = trunc nsw i64 %736 to i32
+  br label %749
 
-759:                                              ; preds = %751, %611
-  %760 = phi ptr [ %612, %611 ], [ %752, %751 ]
-  %761 = getelementptr inbounds i32, ptr %760, i64 %588
-  store i32 1, ptr %761, align 4, !tbaa !4
-  br label %762
+749:                                              ; preds = %747, %722
+  %750 = phi i32 [ %728, %722 ], [ %748, %747 ]
+  %751 = icmp eq i32 %750, %730
+  br i1 %751, label %810, label %718
 
-762:                                              ; preds = %759, %623, %608, %597, %592, %580
-  %763 = phi i64 [ %582, %580 ], [ %582, %608 ], [ %582, %597 ], [ %582, %592 ], [ %582, %759 ], [ %720, %623 ]
-  %764 = phi i64 [ %581, %580 ], [ %581, %608 ], [ %581, %597 ], [ %581, %592 ], [ %581, %759 ], [ %697, %623 ]
-  %765 = add nuw nsw i64 %583, 1
-  %766 = icmp eq i64 %765, %560
-  br i1 %766, label %575, label %580, !llvm.loop !101
+752:                                              ; preds = %718, %702
+  store i32 1, ptr %699, align 4, !tbaa !4
+  %753 = load ptr, ptr %30, align 8, !tbaa !98
+  %754 = getelementptr inbounds nuw i32, ptr %753, i64 %640
+  store i32 %688, ptr %754, align 4, !tbaa !4
+  %755 = load ptr, ptr %32, align 8, !tbaa !105
+  %756 = call fastcc i64 @keep(ptr noundef nonnull %5, ptr noundef %753, i64 noundef %681, ptr noundef %755) #7
+  %757 = icmp slt i64 %756, 0
+  br i1 %757, label %758, label %761
 
-767:                                              ; preds = %575
-  %768 = load ptr, ptr %29, align 8, !tbaa !91
-  %769 = icmp sgt i64 %764, 0
-  br i1 %769, label %770, label %786
+758:                                              ; preds = %752
+  %759 = load ptr, ptr %22, align 8, !tbaa !96
+  %760 = getelementptr inbounds i32, ptr %759, i64 %694
+  store i32 0, ptr %760, align 4, !tbaa !4
+  br label %810
 
-770:                                              ; preds = %767
-  %771 = load ptr, ptr %122, align 8, !tbaa !29
-  br label %772
+761:                                              ; preds = %752
+  %762 = load ptr, ptr %32, align 8, !tbaa !105
+  %763 = icmp eq i64 %756, 0
+  br i1 %763, label %778, label %764
 
-772:                                              ; preds = %772, %770
-  %773 = phi i64 [ 0, %770 ], [ %782, %772 ]
-  %774 = phi i64 [ 0, %770 ], [ %781, %772 ]
-  %775 = getelementptr inbounds nuw i32, ptr %768, i64 %773
-  %776 = load i32, ptr %775, align 4, !tbaa !4
-  %777 = sext i32 %776 to i64
-  %778 = getelementptr inbounds i32, ptr %771, i64 %777
-  %779 = load i32, ptr %778, align 4, !tbaa !4
-  %780 = sext i32 %779 to i64
-  %781 = add nsw i64 %774, %780
-  %782 = add nuw nsw i64 %773, 1
-  %783 = icmp eq i64 %782, %764
-  br i1 %783, label %784, label %772, !llvm.loop !50
+764:                                              ; preds = %761
+  %765 = load ptr, ptr %617, align 8, !tbaa !29
+  br label %766
 
-784:                                              ; preds = %772
-  %785 = icmp slt i64 %781, %134
-  br i1 %785, label %793, label %1175
+766:                                              ; preds = %766, %764
+  %767 = phi i64 [ 0, %764 ], [ %776, %766 ]
+  %768 = phi i64 [ 0, %764 ], [ %775, %766 ]
+  %769 = getelementptr inbounds nuw i32, ptr %762, i64 %767
+  %770 = load i32, ptr %769, align 4, !tbaa !4
+  %771 = sext i32 %770 to i64
+  %772 = getelementptr inbounds i32, ptr %765, i64 %771
+  %773 = load i32, ptr %772, align 4, !tbaa !4
+  %774 = sext i32 %773 to i64
+  %775 = add nsw i64 %768, %774
+  %776 = add nuw nsw i64 %767, 1
+  %777 = icmp eq i64 %776, %756
+  br i1 %777, label %778, label %766, !llvm.loop !50
 
-786:                                              ; preds = %767
-  br i1 %164, label %787, label %1221
+778:                                              ; preds = %766, %761
+  %779 = phi i64 [ 0, %761 ], [ %775, %766 ]
+  %780 = load ptr, ptr %22, align 8, !tbaa !96
+  %781 = getelementptr inbounds i32, ptr %780, i64 %694
+  store i32 0, ptr %781, align 4, !tbaa !4
+  %782 = icmp slt i64 %779, %641
+  br i1 %782, label %783, label %810
 
-787:                                              ; preds = %786
-  %788 = load ptr, ptr %5, align 8, !tbaa !41
-  br label %797
+783:                                              ; preds = %778
+  %784 = load ptr, ptr %30, align 8, !tbaa !98
+  %785 = icmp sgt i64 %640, 0
+  br i1 %785, label %786, label %794
 
-789:                                              ; preds = %559
-  call fastcc void @count_readers(ptr noundef nonnull %5, i64 noundef 0) #7
-  br i1 %163, label %790, label %1221
+786:                                              ; preds = %786, %783
+  %787 = phi i64 [ %792, %786 ], [ 0, %783 ]
+  %788 = getelementptr inbounds nuw i32, ptr %784, i64 %787
+  %789 = load i32, ptr %788, align 4, !tbaa !4
+  %790 = sext i32 %789 to i64
+  %791 = getelementptr inbounds i32, ptr %780, i64 %790
+  store i32 0, ptr %791, align 4, !tbaa !4
+  %792 = add nuw nsw i64 %787, 1
+  %793 = icmp eq i64 %792, %640
+  br i1 %793, label %794, label %786, !llvm.loop !97
 
-790:                                              ; preds = %789
-  %791 = load ptr, ptr %29, align 8, !tbaa !91
-  %792 = load ptr, ptr %5, align 8, !tbaa !41
-  br label %797
+794:                                              ; preds = %786, %783
+  br i1 %763, label %682, label %803
 
-793:                                              ; preds = %784
-  %794 = load ptr, ptr %5, align 8, !tbaa !41
-  %795 = load ptr, ptr %49, align 8, !tbaa !102
-  %796 = load ptr, ptr %51, align 8, !tbaa !103
-  br label %809
+795:                                              ; preds = %803, %795
+  %796 = phi i64 [ %801, %795 ], [ 0, %803 ]
+  %797 = getelementptr inbounds nuw i32, ptr %784, i64 %796
+  %798 = load i32, ptr %797, align 4, !tbaa !4
+  %799 = sext i32 %798 to i64
+  %800 = getelementptr inbounds i32, ptr %780, i64 %799
+  store i32 1, ptr %800, align 4, !tbaa !4
+  %801 = add nuw nsw i64 %796, 1
+  %802 = icmp eq i64 %801, %756
+  br i1 %802, label %682, label %795, !llvm.loop !97
 
-797:                                              ; preds = %809, %790, %787
-  %798 = phi ptr [ %792, %790 ], [ %788, %787 ], [ %794, %809 ]
-  %799 = phi i1 [ false, %790 ], [ false, %787 ], [ true, %809 ]
-  %800 = phi ptr [ %791, %790 ], [ %768, %787 ], [ %768, %809 ]
-  %801 = phi i64 [ 0, %790 ], [ 0, %787 ], [ %764, %809 ]
-  %802 = phi i64 [ 0, %790 ], [ 0, %787 ], [ %781, %809 ]
-  %803 = getelementptr inbounds nuw i8, ptr %798, i64 40
-  %804 = load i64, ptr %803, align 8, !tbaa !38
-  %805 = icmp sgt i64 %804, 0
-  br i1 %805, label %806, label %820
+803:                                              ; preds = %803, %794
+  %804 = phi i64 [ %808, %803 ], [ 0, %794 ]
+  %805 = getelementptr inbounds nuw i32, ptr %762, i64 %804
+  %806 = load i32, ptr %805, align 4, !tbaa !4
+  %807 = getelementptr inbounds nuw i32, ptr %784, i64 %804
+  store i32 %806, ptr %807, align 4, !tbaa !4
+  %808 = add nuw nsw i64 %804, 1
+  %809 = icmp eq i64 %808, %756
+  br i1 %809, label %795, label %803, !llvm.loop !106
 
-806:                                              ; preds = %797
-  %807 = load ptr, ptr %57, align 8, !tbaa !104
-  %808 = shl nuw i64 %804, 2
-  call void @llvm.memset.p0.i64(ptr align 4 %807, i8 -1, i64 %808, i1 false), !tbaa !4
-  br label %820
-
-809:                                              ; preds = %809, %793
-  %810 = phi i64 [ 0, %793 ], [ %818, %809 ]
-  %811 = getelementptr inbounds nuw i32, ptr %768, i64 %810
-  %812 = load i32, ptr %811, align 4, !tbaa !4
-  %813 = sext i32 %812 to i64
-  %814 = getelementptr inbounds i32, ptr %795, i64 %813
-  store i32 0, ptr %814, align 4, !tbaa !4
-  %815 = load i32, ptr %811, align 4, !tbaa !4
+810:                                              ; preds = %778, %758, %749, %743, %698, %692, %683
+  %811 = phi ptr [ %684, %743 ], [ %684, %683 ], [ %780, %778 ], [ %759, %758 ], [ %684, %698 ], [ %684, %692 ], [ %684, %749 ]
+  %812 = add nsw i64 %685, 1
+  %813 = load ptr, ptr %615, align 8, !tbaa !101
+  %814 = getelementptr inbounds nuw i32, ptr %813, i64 %659
+  %815 = load i32, ptr %814, align 4, !tbaa !4
   %816 = sext i32 %815 to i64
-  %817 = getelementptr inbounds i32, ptr %796, i64 %816
-  store i32 -1, ptr %817, align 4, !tbaa !4
-  %818 = add nuw nsw i64 %810, 1
-  %819 = icmp eq i64 %818, %764
-  br i1 %819, label %797, label %809, !llvm.loop !105
+  %817 = icmp slt i64 %812, %816
+  br i1 %817, label %683, label %818, !llvm.loop !107
 
-820:                                              ; preds = %806, %797
-  br i1 %799, label %821, label %832
+818:                                              ; preds = %810, %670
+  %819 = phi ptr [ %671, %670 ], [ %811, %810 ]
+  %820 = getelementptr inbounds i32, ptr %819, i64 %647
+  store i32 1, ptr %820, align 4, !tbaa !4
+  br label %821
 
-821:                                              ; preds = %820
-  %822 = getelementptr inbounds nuw i8, ptr %798, i64 104
-  %823 = load ptr, ptr %822, align 8, !tbaa !21
-  %824 = getelementptr inbounds nuw i8, ptr %798, i64 80
-  %825 = load ptr, ptr %824, align 8, !tbaa !30
-  %826 = getelementptr inbounds nuw i8, ptr %798, i64 120
-  %827 = getelementptr inbounds nuw i8, ptr %798, i64 112
-  %828 = getelementptr inbounds nuw i8, ptr %798, i64 128
-  %829 = getelementptr inbounds nuw i8, ptr %798, i64 48
-  %830 = getelementptr inbounds nuw i8, ptr %798, i64 240
-  %831 = getelementptr inbounds nuw i8, ptr %798, i64 248
-  br label %841
+821:                                              ; preds = %818, %682, %667, %656, %651, %639
+  %822 = phi i64 [ %641, %639 ], [ %641, %667 ], [ %641, %656 ], [ %641, %651 ], [ %641, %818 ], [ %779, %682 ]
+  %823 = phi i64 [ %640, %639 ], [ %640, %667 ], [ %640, %656 ], [ %640, %651 ], [ %640, %818 ], [ %756, %682 ]
+  %824 = add nuw nsw i64 %642, 1
+  %825 = icmp eq i64 %824, %619
+  br i1 %825, label %634, label %639, !llvm.loop !108
 
-832:                                              ; preds = %938, %820
-  %833 = phi i64 [ 0, %820 ], [ %903, %938 ]
-  br i1 %805, label %834, label %946
+826:                                              ; preds = %634
+  %827 = load ptr, ptr %30, align 8, !tbaa !98
+  %828 = icmp sgt i64 %823, 0
+  br i1 %828, label %829, label %845
 
-834:                                              ; preds = %832
-  %835 = getelementptr inbounds nuw i8, ptr %798, i64 256
-  %836 = load ptr, ptr %835, align 8, !tbaa !106
-  %837 = getelementptr inbounds nuw i8, ptr %798, i64 264
-  %838 = getelementptr inbounds nuw i8, ptr %798, i64 48
-  %839 = load i32, ptr %836, align 4, !tbaa !4
-  %840 = load ptr, ptr %57, align 8
-  br label %950
+829:                                              ; preds = %826
+  %830 = load ptr, ptr %125, align 8, !tbaa !29
+  br label %831
 
-841:                                              ; preds = %938, %821
-  %842 = phi i64 [ 0, %821 ], [ %940, %938 ]
-  %843 = phi i64 [ 0, %821 ], [ %939, %938 ]
-  %844 = phi i64 [ 0, %821 ], [ %903, %938 ]
-  %845 = getelementptr inbounds nuw i32, ptr %800, i64 %842
-  %846 = load i32, ptr %845, align 4, !tbaa !4
-  %847 = sext i32 %846 to i64
-  %848 = getelementptr inbounds i32, ptr %825, i64 %847
-  %849 = load i32, ptr %848, align 4, !tbaa !4
-  %850 = icmp eq i32 %849, 0
-  br i1 %850, label %851, label %902
+831:                                              ; preds = %831, %829
+  %832 = phi i64 [ 0, %829 ], [ %841, %831 ]
+  %833 = phi i64 [ 0, %829 ], [ %840, %831 ]
+  %834 = getelementptr inbounds nuw i32, ptr %827, i64 %832
+  %835 = load i32, ptr %834, align 4, !tbaa !4
+  %836 = sext i32 %835 to i64
+  %837 = getelementptr inbounds i32, ptr %830, i64 %836
+  %838 = load i32, ptr %837, align 4, !tbaa !4
+  %839 = sext i32 %838 to i64
+  %840 = add nsw i64 %833, %839
+  %841 = add nuw nsw i64 %832, 1
+  %842 = icmp eq i64 %841, %823
+  br i1 %842, label %843, label %831, !llvm.loop !50
 
-851:                                              ; preds = %841
-  %852 = getelementptr inbounds i32, ptr %823, i64 %847
-  %853 = load i32, ptr %852, align 4, !tbaa !4
-  %854 = getelementptr i8, ptr %852, i64 4
-  %855 = sext i32 %853 to i64
-  %856 = load ptr, ptr %21, align 8
-  %857 = load ptr, ptr %59, align 8
-  %858 = load ptr, ptr %51, align 8
-  %859 = load ptr, ptr %61, align 8
-  %860 = load ptr, ptr %49, align 8
-  %861 = getelementptr inbounds i32, ptr %860, i64 %847
-  br label %862
+843:                                              ; preds = %831
+  %844 = icmp slt i64 %840, %137
+  br i1 %844, label %852, label %1245
 
-862:                                              ; preds = %890, %851
-  %863 = phi i64 [ %855, %851 ], [ %899, %890 ]
-  %864 = phi i64 [ %844, %851 ], [ %898, %890 ]
-  %865 = load i32, ptr %854, align 4, !tbaa !4
-  %866 = sext i32 %865 to i64
-  %867 = icmp slt i64 %863, %866
-  br i1 %867, label %868, label %902
+845:                                              ; preds = %826
+  br i1 %172, label %846, label %1255
 
-868:                                              ; preds = %862
-  %869 = load ptr, ptr %826, align 8, !tbaa !77
-  %870 = load ptr, ptr %827, align 8, !tbaa !23
-  %871 = getelementptr inbounds i32, ptr %870, i64 %863
-  %872 = load i32, ptr %871, align 4, !tbaa !4
-  %873 = sext i32 %872 to i64
-  %874 = getelementptr inbounds i32, ptr %869, i64 %873
-  %875 = load i32, ptr %874, align 4, !tbaa !4
-  %876 = load ptr, ptr %828, align 8, !tbaa !76
-  %877 = sext i32 %875 to i64
-  br label %878
+846:                                              ; preds = %845
+  %847 = load ptr, ptr %5, align 8, !tbaa !41
+  br label %856
 
-878:                                              ; preds = %878, %868
-  %879 = phi i64 [ %886, %878 ], [ %877, %868 ]
-  %880 = getelementptr inbounds i32, ptr %876, i64 %879
-  %881 = load i32, ptr %880, align 4, !tbaa !4
-  %882 = sext i32 %881 to i64
-  %883 = getelementptr inbounds i32, ptr %856, i64 %882
-  %884 = load i32, ptr %883, align 4, !tbaa !4
-  %885 = icmp eq i32 %884, 0
-  %886 = add nsw i64 %879, 1
-  br i1 %885, label %878, label %887, !llvm.loop !107
+848:                                              ; preds = %618
+  call fastcc void @count_readers(ptr noundef nonnull %5, i64 noundef 0) #7
+  br i1 %168, label %849, label %1255
 
-887:                                              ; preds = %878
-  %888 = load i64, ptr %829, align 8, !tbaa !39
-  %889 = icmp slt i64 %864, %888
-  br i1 %889, label %890, label %1173
+849:                                              ; preds = %848
+  %850 = load ptr, ptr %30, align 8, !tbaa !98
+  %851 = load ptr, ptr %5, align 8, !tbaa !41
+  br label %856
 
-890:                                              ; preds = %887
-  %891 = getelementptr inbounds i32, ptr %857, i64 %864
-  store i32 %846, ptr %891, align 4, !tbaa !4
-  %892 = getelementptr inbounds i32, ptr %858, i64 %882
-  %893 = load i32, ptr %892, align 4, !tbaa !4
-  %894 = getelementptr inbounds i32, ptr %859, i64 %864
-  store i32 %893, ptr %894, align 4, !tbaa !4
-  %895 = trunc i64 %864 to i32
-  store i32 %895, ptr %892, align 4, !tbaa !4
-  %896 = load i32, ptr %861, align 4, !tbaa !4
-  %897 = add nsw i32 %896, 1
-  store i32 %897, ptr %861, align 4, !tbaa !4
-  %898 = add nsw i64 %864, 1
-  %899 = add nsw i64 %863, 1
-  %900 = load i32, ptr %848, align 4, !tbaa !4
-  %901 = icmp eq i32 %900, 0
-  br i1 %901, label %862, label %902, !llvm.loop !108
+852:                                              ; preds = %843
+  %853 = load ptr, ptr %5, align 8, !tbaa !41
+  %854 = load ptr, ptr %50, align 8, !tbaa !109
+  %855 = load ptr, ptr %52, align 8, !tbaa !110
+  br label %868
 
-902:                                              ; preds = %890, %862, %841
-  %903 = phi i64 [ %844, %841 ], [ %864, %862 ], [ %898, %890 ]
-  %904 = load ptr, ptr %830, align 8, !tbaa !109
-  %905 = getelementptr inbounds i32, ptr %904, i64 %847
-  %906 = load i32, ptr %905, align 4, !tbaa !4
-  %907 = getelementptr i8, ptr %905, i64 4
+856:                                              ; preds = %868, %849, %846
+  %857 = phi ptr [ %851, %849 ], [ %847, %846 ], [ %853, %868 ]
+  %858 = phi i1 [ false, %849 ], [ false, %846 ], [ true, %868 ]
+  %859 = phi ptr [ %850, %849 ], [ %827, %846 ], [ %827, %868 ]
+  %860 = phi i64 [ 0, %849 ], [ 0, %846 ], [ %823, %868 ]
+  %861 = phi i64 [ 0, %849 ], [ 0, %846 ], [ %840, %868 ]
+  %862 = getelementptr inbounds nuw i8, ptr %857, i64 40
+  %863 = load i64, ptr %862, align 8, !tbaa !38
+  %864 = icmp sgt i64 %863, 0
+  br i1 %864, label %865, label %879
+
+865:                                              ; preds = %856
+  %866 = load ptr, ptr %58, align 8, !tbaa !111
+  %867 = shl nuw i64 %863, 2
+  call void @llvm.memset.p0.i64(ptr align 4 %866, i8 -1, i64 %867, i1 false), !tbaa !4
+  br label %879
+
+868:                                              ; preds = %868, %852
+  %869 = phi i64 [ 0, %852 ], [ %877, %868 ]
+  %870 = getelementptr inbounds nuw i32, ptr %827, i64 %869
+  %871 = load i32, ptr %870, align 4, !tbaa !4
+  %872 = sext i32 %871 to i64
+  %873 = getelementptr inbounds i32, ptr %854, i64 %872
+  store i32 0, ptr %873, align 4, !tbaa !4
+  %874 = load i32, ptr %870, align 4, !tbaa !4
+  %875 = sext i32 %874 to i64
+  %876 = getelementptr inbounds i32, ptr %855, i64 %875
+  store i32 -1, ptr %876, align 4, !tbaa !4
+  %877 = add nuw nsw i64 %869, 1
+  %878 = icmp eq i64 %877, %823
+  br i1 %878, label %856, label %868, !llvm.loop !112
+
+879:                                              ; preds = %865, %856
+  br i1 %858, label %880, label %891
+
+880:                                              ; preds = %879
+  %881 = getelementptr inbounds nuw i8, ptr %857, i64 104
+  %882 = load ptr, ptr %881, align 8, !tbaa !21
+  %883 = getelementptr inbounds nuw i8, ptr %857, i64 80
+  %884 = load ptr, ptr %883, align 8, !tbaa !30
+  %885 = getelementptr inbounds nuw i8, ptr %857, i64 120
+  %886 = getelementptr inbounds nuw i8, ptr %857, i64 112
+  %887 = getelementptr inbounds nuw i8, ptr %857, i64 128
+  %888 = getelementptr inbounds nuw i8, ptr %857, i64 48
+  %889 = getelementptr inbounds nuw i8, ptr %857, i64 240
+  %890 = getelementptr inbounds nuw i8, ptr %857, i64 248
+  br label %900
+
+891:                                              ; preds = %997, %879
+  %892 = phi i64 [ 0, %879 ], [ %962, %997 ]
+  br i1 %864, label %893, label %1005
+
+893:                                              ; preds = %891
+  %894 = getelementptr inbounds nuw i8, ptr %857, i64 256
+  %895 = load ptr, ptr %894, align 8, !tbaa !113
+  %896 = getelementptr inbounds nuw i8, ptr %857, i64 264
+  %897 = getelementptr inbounds nuw i8, ptr %857, i64 48
+  %898 = load i32, ptr %895, align 4, !tbaa !4
+  %899 = load ptr, ptr %58, align 8
+  br label %1009
+
+900:                                              ; preds = %997, %880
+  %901 = phi i64 [ 0, %880 ], [ %999, %997 ]
+  %902 = phi i64 [ 0, %880 ], [ %998, %997 ]
+  %903 = phi i64 [ 0, %880 ], [ %962, %997 ]
+  %904 = getelementptr inbounds nuw i32, ptr %859, i64 %901
+  %905 = load i32, ptr %904, align 4, !tbaa !4
+  %906 = sext i32 %905 to i64
+  %907 = getelementptr inbounds i32, ptr %884, i64 %906
   %908 = load i32, ptr %907, align 4, !tbaa !4
-  %909 = icmp slt i32 %906, %908
-  br i1 %909, label %910, label %938
+  %909 = icmp eq i32 %908, 0
+  br i1 %909, label %910, label %961
 
-910:                                              ; preds = %902
-  %911 = load i64, ptr %829, align 8, !tbaa !39
-  %912 = sext i32 %906 to i64
-  %913 = load ptr, ptr %63, align 8
-  %914 = load ptr, ptr %57, align 8
-  %915 = load ptr, ptr %65, align 8
-  br label %916
+910:                                              ; preds = %900
+  %911 = getelementptr inbounds i32, ptr %882, i64 %906
+  %912 = load i32, ptr %911, align 4, !tbaa !4
+  %913 = getelementptr i8, ptr %911, i64 4
+  %914 = sext i32 %912 to i64
+  %915 = load ptr, ptr %22, align 8
+  %916 = load ptr, ptr %60, align 8
+  %917 = load ptr, ptr %52, align 8
+  %918 = load ptr, ptr %62, align 8
+  %919 = load ptr, ptr %50, align 8
+  %920 = getelementptr inbounds i32, ptr %919, i64 %906
+  br label %921
 
-916:                                              ; preds = %920, %910
-  %917 = phi i64 [ %912, %910 ], [ %933, %920 ]
-  %918 = phi i64 [ %843, %910 ], [ %934, %920 ]
-  %919 = icmp slt i64 %918, %911
-  br i1 %919, label %920, label %1173
-
-920:                                              ; preds = %916
-  %921 = getelementptr inbounds i32, ptr %913, i64 %918
-  store i32 %846, ptr %921, align 4, !tbaa !4
-  %922 = load ptr, ptr %831, align 8, !tbaa !110
-  %923 = getelementptr inbounds i32, ptr %922, i64 %917
-  %924 = load i32, ptr %923, align 4, !tbaa !4
+921:                                              ; preds = %949, %910
+  %922 = phi i64 [ %914, %910 ], [ %958, %949 ]
+  %923 = phi i64 [ %903, %910 ], [ %957, %949 ]
+  %924 = load i32, ptr %913, align 4, !tbaa !4
   %925 = sext i32 %924 to i64
-  %926 = getelementptr inbounds i32, ptr %914, i64 %925
-  %927 = load i32, ptr %926, align 4, !tbaa !4
-  %928 = getelementptr inbounds i32, ptr %915, i64 %918
-  store i32 %927, ptr %928, align 4, !tbaa !4
-  %929 = trunc i64 %918 to i32
-  %930 = load i32, ptr %923, align 4, !tbaa !4
-  %931 = sext i32 %930 to i64
-  %932 = getelementptr inbounds i32, ptr %914, i64 %931
-  store i32 %929, ptr %932, align 4, !tbaa !4
-  %933 = add nsw i64 %917, 1
-  %934 = add nsw i64 %918, 1
-  %935 = load i32, ptr %907, align 4, !tbaa !4
-  %936 = sext i32 %935 to i64
-  %937 = icmp slt i64 %933, %936
-  br i1 %937, label %916, label %938, !llvm.loop !111
+  %926 = icmp slt i64 %922, %925
+  br i1 %926, label %927, label %961
 
-938:                                              ; preds = %920, %902
-  %939 = phi i64 [ %843, %902 ], [ %934, %920 ]
-  %940 = add nuw nsw i64 %842, 1
-  %941 = icmp eq i64 %940, %801
-  br i1 %941, label %832, label %841, !llvm.loop !112
+927:                                              ; preds = %921
+  %928 = load ptr, ptr %885, align 8, !tbaa !77
+  %929 = load ptr, ptr %886, align 8, !tbaa !23
+  %930 = getelementptr inbounds i32, ptr %929, i64 %922
+  %931 = load i32, ptr %930, align 4, !tbaa !4
+  %932 = sext i32 %931 to i64
+  %933 = getelementptr inbounds i32, ptr %928, i64 %932
+  %934 = load i32, ptr %933, align 4, !tbaa !4
+  %935 = load ptr, ptr %887, align 8, !tbaa !76
+  %936 = sext i32 %934 to i64
+  br label %937
 
-942:                                              ; preds = %1026, %950
-  %943 = phi i32 [ %956, %950 ], [ %1027, %1026 ]
-  %944 = phi i64 [ %953, %950 ], [ %1028, %1026 ]
-  %945 = icmp eq i64 %954, %804
-  br i1 %945, label %946, label %950, !llvm.loop !113
+937:                                              ; preds = %937, %927
+  %938 = phi i64 [ %945, %937 ], [ %936, %927 ]
+  %939 = getelementptr inbounds i32, ptr %935, i64 %938
+  %940 = load i32, ptr %939, align 4, !tbaa !4
+  %941 = sext i32 %940 to i64
+  %942 = getelementptr inbounds i32, ptr %915, i64 %941
+  %943 = load i32, ptr %942, align 4, !tbaa !4
+  %944 = icmp eq i32 %943, 0
+  %945 = add nsw i64 %938, 1
+  br i1 %944, label %937, label %946, !llvm.loop !114
 
-946:                                              ; preds = %942, %832
-  br i1 %799, label %947, label %1170
+946:                                              ; preds = %937
+  %947 = load i64, ptr %888, align 8, !tbaa !39
+  %948 = icmp slt i64 %923, %947
+  br i1 %948, label %949, label %1232
 
-947:                                              ; preds = %946
-  %948 = load ptr, ptr %49, align 8, !tbaa !102
-  %949 = load ptr, ptr %37, align 8
-  br label %1039
+949:                                              ; preds = %946
+  %950 = getelementptr inbounds i32, ptr %916, i64 %923
+  store i32 %905, ptr %950, align 4, !tbaa !4
+  %951 = getelementptr inbounds i32, ptr %917, i64 %941
+  %952 = load i32, ptr %951, align 4, !tbaa !4
+  %953 = getelementptr inbounds i32, ptr %918, i64 %923
+  store i32 %952, ptr %953, align 4, !tbaa !4
+  %954 = trunc i64 %923 to i32
+  store i32 %954, ptr %951, align 4, !tbaa !4
+  %955 = load i32, ptr %920, align 4, !tbaa !4
+  %956 = add nsw i32 %955, 1
+  store i32 %956, ptr %920, align 4, !tbaa !4
+  %957 = add nsw i64 %923, 1
+  %958 = add nsw i64 %922, 1
+  %959 = load i32, ptr %907, align 4, !tbaa !4
+  %960 = icmp eq i32 %959, 0
+  br i1 %960, label %921, label %961, !llvm.loop !115
 
-950:                                              ; preds = %942, %834
-  %951 = phi i32 [ %839, %834 ], [ %943, %942 ]
-  %952 = phi i64 [ 0, %834 ], [ %954, %942 ]
-  %953 = phi i64 [ %833, %834 ], [ %944, %942 ]
-  %954 = add nuw nsw i64 %952, 1
-  %955 = getelementptr inbounds nuw i32, ptr %836, i64 %954
-  %956 = load i32, ptr %955, align 4, !tbaa !4
-  %957 = icmp slt i32 %951, %956
-  br i1 %957, label %958, label %942
-
-958:                                              ; preds = %950
-  %959 = load ptr, ptr %837, align 8, !tbaa !114
-  %960 = getelementptr inbounds nuw i32, ptr %840, i64 %952
-  %961 = sext i32 %951 to i64
-  br label %962
-
-962:                                              ; preds = %1026, %958
-  %963 = phi i32 [ %956, %958 ], [ %1027, %1026 ]
-  %964 = phi i64 [ %961, %958 ], [ %1029, %1026 ]
-  %965 = phi i64 [ %953, %958 ], [ %1028, %1026 ]
-  %966 = getelementptr inbounds i32, ptr %959, i64 %964
+961:                                              ; preds = %949, %921, %900
+  %962 = phi i64 [ %903, %900 ], [ %923, %921 ], [ %957, %949 ]
+  %963 = load ptr, ptr %889, align 8, !tbaa !116
+  %964 = getelementptr inbounds i32, ptr %963, i64 %906
+  %965 = load i32, ptr %964, align 4, !tbaa !4
+  %966 = getelementptr i8, ptr %964, i64 4
   %967 = load i32, ptr %966, align 4, !tbaa !4
-  %968 = sext i32 %967 to i64
-  %969 = getelementptr inbounds i32, ptr %840, i64 %968
-  %970 = load i32, ptr %969, align 4, !tbaa !4
-  %971 = icmp slt i32 %970, 0
-  br i1 %971, label %1026, label %972
+  %968 = icmp slt i32 %965, %967
+  br i1 %968, label %969, label %997
 
-972:                                              ; preds = %962
-  %973 = load ptr, ptr %63, align 8
-  %974 = load ptr, ptr %65, align 8
+969:                                              ; preds = %961
+  %970 = load i64, ptr %888, align 8, !tbaa !39
+  %971 = sext i32 %965 to i64
+  %972 = load ptr, ptr %64, align 8
+  %973 = load ptr, ptr %58, align 8
+  %974 = load ptr, ptr %66, align 8
   br label %975
 
-975:                                              ; preds = %1018, %972
-  %976 = phi i32 [ %1022, %1018 ], [ %970, %972 ]
-  %977 = phi i64 [ %1020, %1018 ], [ %965, %972 ]
-  %978 = load i32, ptr %960, align 4, !tbaa !4
-  %979 = icmp slt i32 %978, 0
-  %980 = zext nneg i32 %976 to i64
-  br i1 %979, label %1018, label %981
+975:                                              ; preds = %979, %969
+  %976 = phi i64 [ %971, %969 ], [ %992, %979 ]
+  %977 = phi i64 [ %902, %969 ], [ %993, %979 ]
+  %978 = icmp slt i64 %977, %970
+  br i1 %978, label %979, label %1232
 
-981:                                              ; preds = %975
-  %982 = getelementptr inbounds nuw i32, ptr %973, i64 %980
-  %983 = load ptr, ptr %59, align 8
-  %984 = load ptr, ptr %51, align 8
-  %985 = load ptr, ptr %61, align 8
-  %986 = load ptr, ptr %49, align 8
-  %987 = load ptr, ptr %65, align 8
-  br label %988
+979:                                              ; preds = %975
+  %980 = getelementptr inbounds i32, ptr %972, i64 %977
+  store i32 %905, ptr %980, align 4, !tbaa !4
+  %981 = load ptr, ptr %890, align 8, !tbaa !117
+  %982 = getelementptr inbounds i32, ptr %981, i64 %976
+  %983 = load i32, ptr %982, align 4, !tbaa !4
+  %984 = sext i32 %983 to i64
+  %985 = getelementptr inbounds i32, ptr %973, i64 %984
+  %986 = load i32, ptr %985, align 4, !tbaa !4
+  %987 = getelementptr inbounds i32, ptr %974, i64 %977
+  store i32 %986, ptr %987, align 4, !tbaa !4
+  %988 = trunc i64 %977 to i32
+  %989 = load i32, ptr %982, align 4, !tbaa !4
+  %990 = sext i32 %989 to i64
+  %991 = getelementptr inbounds i32, ptr %973, i64 %990
+  store i32 %988, ptr %991, align 4, !tbaa !4
+  %992 = add nsw i64 %976, 1
+  %993 = add nsw i64 %977, 1
+  %994 = load i32, ptr %966, align 4, !tbaa !4
+  %995 = sext i32 %994 to i64
+  %996 = icmp slt i64 %992, %995
+  br i1 %996, label %975, label %997, !llvm.loop !118
 
-988:                                              ; preds = %1003, %981
-  %989 = phi i32 [ %978, %981 ], [ %1016, %1003 ]
-  %990 = phi i64 [ %977, %981 ], [ %1014, %1003 ]
-  %991 = load i32, ptr %982, align 4, !tbaa !4
-  %992 = zext nneg i32 %989 to i64
-  %993 = getelementptr inbounds nuw i32, ptr %973, i64 %992
-  %994 = load i32, ptr %993, align 4, !tbaa !4
-  %995 = icmp eq i32 %991, %994
-  br i1 %995, label %996, label %1000
+997:                                              ; preds = %979, %961
+  %998 = phi i64 [ %902, %961 ], [ %993, %979 ]
+  %999 = add nuw nsw i64 %901, 1
+  %1000 = icmp eq i64 %999, %860
+  br i1 %1000, label %891, label %900, !llvm.loop !119
 
-996:                                              ; preds = %988
-  %997 = load ptr, ptr %43, align 8, !tbaa !58
-  %998 = sext i32 %991 to i64
-  %999 = getelementptr inbounds i32, ptr %997, i64 %998
-  store i32 1, ptr %999, align 4, !tbaa !4
-  br label %1173
+1001:                                             ; preds = %1085, %1009
+  %1002 = phi i32 [ %1015, %1009 ], [ %1086, %1085 ]
+  %1003 = phi i64 [ %1012, %1009 ], [ %1087, %1085 ]
+  %1004 = icmp eq i64 %1013, %863
+  br i1 %1004, label %1005, label %1009, !llvm.loop !120
 
-1000:                                             ; preds = %988
-  %1001 = load i64, ptr %838, align 8, !tbaa !39
-  %1002 = icmp slt i64 %990, %1001
-  br i1 %1002, label %1003, label %1173
+1005:                                             ; preds = %1001, %891
+  br i1 %858, label %1006, label %1229
 
-1003:                                             ; preds = %1000
-  %1004 = getelementptr inbounds i32, ptr %983, i64 %990
-  store i32 %994, ptr %1004, align 4, !tbaa !4
-  %1005 = sext i32 %991 to i64
-  %1006 = getelementptr inbounds i32, ptr %984, i64 %1005
-  %1007 = load i32, ptr %1006, align 4, !tbaa !4
-  %1008 = getelementptr inbounds i32, ptr %985, i64 %990
-  store i32 %1007, ptr %1008, align 4, !tbaa !4
-  %1009 = trunc i64 %990 to i32
-  store i32 %1009, ptr %1006, align 4, !tbaa !4
-  %1010 = sext i32 %994 to i64
-  %1011 = getelementptr inbounds i32, ptr %986, i64 %1010
-  %1012 = load i32, ptr %1011, align 4, !tbaa !4
-  %1013 = add nsw i32 %1012, 1
-  store i32 %1013, ptr %1011, align 4, !tbaa !4
-  %1014 = add nsw i64 %990, 1
-  %1015 = getelementptr inbounds nuw i32, ptr %987, i64 %992
-  %1016 = load i32, ptr %1015, align 4, !tbaa !4
-  %1017 = icmp slt i32 %1016, 0
-  br i1 %1017, label %1018, label %988, !llvm.loop !115
-
-1018:                                             ; preds = %1003, %975
-  %1019 = phi ptr [ %974, %975 ], [ %987, %1003 ]
-  %1020 = phi i64 [ %977, %975 ], [ %1014, %1003 ]
-  %1021 = getelementptr inbounds nuw i32, ptr %1019, i64 %980
-  %1022 = load i32, ptr %1021, align 4, !tbaa !4
-  %1023 = icmp slt i32 %1022, 0
-  br i1 %1023, label %1024, label %975, !llvm.loop !116
-
-1024:                                             ; preds = %1018
-  %1025 = load i32, ptr %955, align 4, !tbaa !4
-  br label %1026
-
-1026:                                             ; preds = %1024, %962
-  %1027 = phi i32 [ %963, %962 ], [ %1025, %1024 ]
-  %1028 = phi i64 [ %965, %962 ], [ %1020, %1024 ]
-  %1029 = add nsw i64 %964, 1
-  %1030 = sext i32 %1027 to i64
-  %1031 = icmp slt i64 %1029, %1030
-  br i1 %1031, label %962, label %942, !llvm.loop !117
-
-1032:                                             ; preds = %1051
-  %1033 = icmp eq i64 %1052, 0
-  br i1 %1033, label %1089, label %1034
-
-1034:                                             ; preds = %1032
-  %1035 = load ptr, ptr %51, align 8, !tbaa !103
-  %1036 = load ptr, ptr %37, align 8, !tbaa !118
-  %1037 = load ptr, ptr %59, align 8
-  %1038 = load ptr, ptr %61, align 8
-  br label %1055
-
-1039:                                             ; preds = %1051, %947
-  %1040 = phi i64 [ 0, %947 ], [ %1053, %1051 ]
-  %1041 = phi i64 [ 0, %947 ], [ %1052, %1051 ]
-  %1042 = getelementptr inbounds nuw i32, ptr %800, i64 %1040
-  %1043 = load i32, ptr %1042, align 4, !tbaa !4
-  %1044 = sext i32 %1043 to i64
-  %1045 = getelementptr inbounds i32, ptr %948, i64 %1044
-  %1046 = load i32, ptr %1045, align 4, !tbaa !4
-  %1047 = icmp eq i32 %1046, 0
-  br i1 %1047, label %1048, label %1051
-
-1048:                                             ; preds = %1039
-  %1049 = add nsw i64 %1041, 1
-  %1050 = getelementptr inbounds i32, ptr %949, i64 %1041
-  store i32 %1043, ptr %1050, align 4, !tbaa !4
-  br label %1051
-
-1051:                                             ; preds = %1048, %1039
-  %1052 = phi i64 [ %1041, %1039 ], [ %1049, %1048 ]
-  %1053 = add nuw nsw i64 %1040, 1
-  %1054 = icmp eq i64 %1053, %801
-  br i1 %1054, label %1032, label %1039, !llvm.loop !119
-
-1055:                                             ; preds = %1065, %1034
-  %1056 = phi i64 [ 0, %1034 ], [ %1067, %1065 ]
-  %1057 = phi i64 [ %1052, %1034 ], [ %1066, %1065 ]
-  %1058 = add nsw i64 %1057, -1
-  %1059 = getelementptr inbounds i32, ptr %1036, i64 %1058
-  %1060 = load i32, ptr %1059, align 4, !tbaa !4
-  %1061 = sext i32 %1060 to i64
-  %1062 = getelementptr inbounds i32, ptr %1035, i64 %1061
-  %1063 = load i32, ptr %1062, align 4, !tbaa !4
-  %1064 = icmp sgt i32 %1063, -1
-  br i1 %1064, label %1069, label %1065
-
-1065:                                             ; preds = %1084, %1055
-  %1066 = phi i64 [ %1058, %1055 ], [ %1085, %1084 ]
-  %1067 = add nuw nsw i64 %1056, 1
-  %1068 = icmp eq i64 %1066, 0
-  br i1 %1068, label %1089, label %1055, !llvm.loop !120
-
-1069:                                             ; preds = %1084, %1055
-  %1070 = phi i32 [ %1087, %1084 ], [ %1063, %1055 ]
-  %1071 = phi i64 [ %1085, %1084 ], [ %1058, %1055 ]
-  %1072 = zext nneg i32 %1070 to i64
-  %1073 = getelementptr inbounds nuw i32, ptr %1037, i64 %1072
-  %1074 = load i32, ptr %1073, align 4, !tbaa !4
-  %1075 = sext i32 %1074 to i64
-  %1076 = getelementptr inbounds i32, ptr %948, i64 %1075
-  %1077 = load i32, ptr %1076, align 4, !tbaa !4
-  %1078 = add nsw i32 %1077, -1
-  store i32 %1078, ptr %1076, align 4, !tbaa !4
-  %1079 = icmp eq i32 %1078, 0
-  br i1 %1079, label %1080, label %1084
-
-1080:                                             ; preds = %1069
-  %1081 = load i32, ptr %1073, align 4, !tbaa !4
-  %1082 = add nsw i64 %1071, 1
-  %1083 = getelementptr inbounds i32, ptr %1036, i64 %1071
-  store i32 %1081, ptr %1083, align 4, !tbaa !4
-  br label %1084
-
-1084:                                             ; preds = %1080, %1069
-  %1085 = phi i64 [ %1071, %1069 ], [ %1082, %1080 ]
-  %1086 = getelementptr inbounds nuw i32, ptr %1038, i64 %1072
-  %1087 = load i32, ptr %1086, align 4, !tbaa !4
-  %1088 = icmp sgt i32 %1087, -1
-  br i1 %1088, label %1069, label %1065, !llvm.loop !121
-
-1089:                                             ; preds = %1065, %1032
-  %1090 = phi i64 [ 0, %1032 ], [ %1067, %1065 ]
-  %1091 = icmp slt i64 %1090, %801
-  br i1 %1091, label %1092, label %1170
-
-1092:                                             ; preds = %1089
-  %1093 = load ptr, ptr %51, align 8
-  %1094 = load ptr, ptr %59, align 8
-  %1095 = load ptr, ptr %61, align 8
+1006:                                             ; preds = %1005
+  %1007 = load ptr, ptr %50, align 8, !tbaa !109
+  %1008 = load ptr, ptr %38, align 8
   br label %1098
 
-1096:                                             ; preds = %1128
-  %1097 = load ptr, ptr %53, align 8, !tbaa !122
-  br label %1135
+1009:                                             ; preds = %1001, %893
+  %1010 = phi i32 [ %898, %893 ], [ %1002, %1001 ]
+  %1011 = phi i64 [ 0, %893 ], [ %1013, %1001 ]
+  %1012 = phi i64 [ %892, %893 ], [ %1003, %1001 ]
+  %1013 = add nuw nsw i64 %1011, 1
+  %1014 = getelementptr inbounds nuw i32, ptr %895, i64 %1013
+  %1015 = load i32, ptr %1014, align 4, !tbaa !4
+  %1016 = icmp slt i32 %1010, %1015
+  br i1 %1016, label %1017, label %1001
 
-1098:                                             ; preds = %1128, %1092
-  %1099 = phi i32 [ %1129, %1128 ], [ -1, %1092 ]
-  %1100 = phi i64 [ %1130, %1128 ], [ 0, %1092 ]
-  %1101 = getelementptr inbounds nuw i32, ptr %800, i64 %1100
+1017:                                             ; preds = %1009
+  %1018 = load ptr, ptr %896, align 8, !tbaa !121
+  %1019 = getelementptr inbounds nuw i32, ptr %899, i64 %1011
+  %1020 = sext i32 %1010 to i64
+  br label %1021
+
+1021:                                             ; preds = %1085, %1017
+  %1022 = phi i32 [ %1015, %1017 ], [ %1086, %1085 ]
+  %1023 = phi i64 [ %1020, %1017 ], [ %1088, %1085 ]
+  %1024 = phi i64 [ %1012, %1017 ], [ %1087, %1085 ]
+  %1025 = getelementptr inbounds i32, ptr %1018, i64 %1023
+  %1026 = load i32, ptr %1025, align 4, !tbaa !4
+  %1027 = sext i32 %1026 to i64
+  %1028 = getelementptr inbounds i32, ptr %899, i64 %1027
+  %1029 = load i32, ptr %1028, align 4, !tbaa !4
+  %1030 = icmp slt i32 %1029, 0
+  br i1 %1030, label %1085, label %1031
+
+1031:                                             ; preds = %1021
+  %1032 = load ptr, ptr %64, align 8
+  %1033 = load ptr, ptr %66, align 8
+  br label %1034
+
+1034:                                             ; preds = %1077, %1031
+  %1035 = phi i32 [ %1081, %1077 ], [ %1029, %1031 ]
+  %1036 = phi i64 [ %1079, %1077 ], [ %1024, %1031 ]
+  %1037 = load i32, ptr %1019, align 4, !tbaa !4
+  %1038 = icmp slt i32 %1037, 0
+  %1039 = zext nneg i32 %1035 to i64
+  br i1 %1038, label %1077, label %1040
+
+1040:                                             ; preds = %1034
+  %1041 = getelementptr inbounds nuw i32, ptr %1032, i64 %1039
+  %1042 = load ptr, ptr %60, align 8
+  %1043 = load ptr, ptr %52, align 8
+  %1044 = load ptr, ptr %62, align 8
+  %1045 = load ptr, ptr %50, align 8
+  %1046 = load ptr, ptr %66, align 8
+  br label %1047
+
+1047:                                             ; preds = %1062, %1040
+  %1048 = phi i32 [ %1037, %1040 ], [ %1075, %1062 ]
+  %1049 = phi i64 [ %1036, %1040 ], [ %1073, %1062 ]
+  %1050 = load i32, ptr %1041, align 4, !tbaa !4
+  %1051 = zext nneg i32 %1048 to i64
+  %1052 = getelementptr inbounds nuw i32, ptr %1032, i64 %1051
+  %1053 = load i32, ptr %1052, align 4, !tbaa !4
+  %1054 = icmp eq i32 %1050, %1053
+  br i1 %1054, label %1055, label %1059
+
+1055:                                             ; preds = %1047
+  %1056 = load ptr, ptr %44, align 8, !tbaa !58
+  %1057 = sext i32 %1050 to i64
+  %1058 = getelementptr inbounds i32, ptr %1056, i64 %1057
+  store i32 1, ptr %1058, align 4, !tbaa !4
+  br label %1232
+
+1059:                                             ; preds = %1047
+  %1060 = load i64, ptr %897, align 8, !tbaa !39
+  %1061 = icmp slt i64 %1049, %1060
+  br i1 %1061, label %1062, label %1232
+
+1062:                                             ; preds = %1059
+  %1063 = getelementptr inbounds i32, ptr %1042, i64 %1049
+  store i32 %1053, ptr %1063, align 4, !tbaa !4
+  %1064 = sext i32 %1050 to i64
+  %1065 = getelementptr inbounds i32, ptr %1043, i64 %1064
+  %1066 = load i32, ptr %1065, align 4, !tbaa !4
+  %1067 = getelementptr inbounds i32, ptr %1044, i64 %1049
+  store i32 %1066, ptr %1067, align 4, !tbaa !4
+  %1068 = trunc i64 %1049 to i32
+  store i32 %1068, ptr %1065, align 4, !tbaa !4
+  %1069 = sext i32 %1053 to i64
+  %1070 = getelementptr inbounds i32, ptr %1045, i64 %1069
+  %1071 = load i32, ptr %1070, align 4, !tbaa !4
+  %1072 = add nsw i32 %1071, 1
+  store i32 %1072, ptr %1070, align 4, !tbaa !4
+  %1073 = add nsw i64 %1049, 1
+  %1074 = getelementptr inbounds nuw i32, ptr %1046, i64 %1051
+  %1075 = load i32, ptr %1074, align 4, !tbaa !4
+  %1076 = icmp slt i32 %1075, 0
+  br i1 %1076, label %1077, label %1047, !llvm.loop !122
+
+1077:                                             ; preds = %1062, %1034
+  %1078 = phi ptr [ %1033, %1034 ], [ %1046, %1062 ]
+  %1079 = phi i64 [ %1036, %1034 ], [ %1073, %1062 ]
+  %1080 = getelementptr inbounds nuw i32, ptr %1078, i64 %1039
+  %1081 = load i32, ptr %1080, align 4, !tbaa !4
+  %1082 = icmp slt i32 %1081, 0
+  br i1 %1082, label %1083, label %1034, !llvm.loop !123
+
+1083:                                             ; preds = %1077
+  %1084 = load i32, ptr %1014, align 4, !tbaa !4
+  br label %1085
+
+1085:                                             ; preds = %1083, %1021
+  %1086 = phi i32 [ %1022, %1021 ], [ %1084, %1083 ]
+  %1087 = phi i64 [ %1024, %1021 ], [ %1079, %1083 ]
+  %1088 = add nsw i64 %1023, 1
+  %1089 = sext i32 %1086 to i64
+  %1090 = icmp slt i64 %1088, %1089
+  br i1 %1090, label %1021, label %1001, !llvm.loop !124
+
+1091:                                             ; preds = %1110
+  %1092 = icmp eq i64 %1111, 0
+  br i1 %1092, label %1148, label %1093
+
+1093:                                             ; preds = %1091
+  %1094 = load ptr, ptr %52, align 8, !tbaa !110
+  %1095 = load ptr, ptr %38, align 8, !tbaa !125
+  %1096 = load ptr, ptr %60, align 8
+  %1097 = load ptr, ptr %62, align 8
+  br label %1114
+
+1098:                                             ; preds = %1110, %1006
+  %1099 = phi i64 [ 0, %1006 ], [ %1112, %1110 ]
+  %1100 = phi i64 [ 0, %1006 ], [ %1111, %1110 ]
+  %1101 = getelementptr inbounds nuw i32, ptr %859, i64 %1099
   %1102 = load i32, ptr %1101, align 4, !tbaa !4
   %1103 = sext i32 %1102 to i64
-  %1104 = getelementptr inbounds i32, ptr %948, i64 %1103
+  %1104 = getelementptr inbounds i32, ptr %1007, i64 %1103
   %1105 = load i32, ptr %1104, align 4, !tbaa !4
   %1106 = icmp eq i32 %1105, 0
-  br i1 %1106, label %1128, label %1107
+  br i1 %1106, label %1107, label %1110
 
 1107:                                             ; preds = %1098
-  %1108 = getelementptr inbounds i32, ptr %1093, i64 %1103
-  %1109 = load i32, ptr %1108, align 4, !tbaa !4
-  %1110 = icmp sgt i32 %1109, -1
-  br i1 %1110, label %1111, label %1128
+  %1108 = add nsw i64 %1100, 1
+  %1109 = getelementptr inbounds i32, ptr %1008, i64 %1100
+  store i32 %1102, ptr %1109, align 4, !tbaa !4
+  br label %1110
 
-1111:                                             ; preds = %1107
-  %1112 = load ptr, ptr %53, align 8
-  br label %1113
+1110:                                             ; preds = %1107, %1098
+  %1111 = phi i64 [ %1100, %1098 ], [ %1108, %1107 ]
+  %1112 = add nuw nsw i64 %1099, 1
+  %1113 = icmp eq i64 %1112, %860
+  br i1 %1113, label %1091, label %1098, !llvm.loop !126
 
-1113:                                             ; preds = %1124, %1111
-  %1114 = phi i32 [ %1109, %1111 ], [ %1126, %1124 ]
-  %1115 = zext nneg i32 %1114 to i64
-  %1116 = getelementptr inbounds nuw i32, ptr %1094, i64 %1115
-  %1117 = load i32, ptr %1116, align 4, !tbaa !4
-  %1118 = sext i32 %1117 to i64
-  %1119 = getelementptr inbounds i32, ptr %948, i64 %1118
-  %1120 = load i32, ptr %1119, align 4, !tbaa !4
-  %1121 = icmp eq i32 %1120, 0
-  br i1 %1121, label %1124, label %1122
+1114:                                             ; preds = %1124, %1093
+  %1115 = phi i64 [ 0, %1093 ], [ %1126, %1124 ]
+  %1116 = phi i64 [ %1111, %1093 ], [ %1125, %1124 ]
+  %1117 = add nsw i64 %1116, -1
+  %1118 = getelementptr inbounds i32, ptr %1095, i64 %1117
+  %1119 = load i32, ptr %1118, align 4, !tbaa !4
+  %1120 = sext i32 %1119 to i64
+  %1121 = getelementptr inbounds i32, ptr %1094, i64 %1120
+  %1122 = load i32, ptr %1121, align 4, !tbaa !4
+  %1123 = icmp sgt i32 %1122, -1
+  br i1 %1123, label %1128, label %1124
 
-1122:                                             ; preds = %1113
-  %1123 = getelementptr inbounds i32, ptr %1112, i64 %1118
-  store i32 %1102, ptr %1123, align 4, !tbaa !4
-  br label %1124
+1124:                                             ; preds = %1143, %1114
+  %1125 = phi i64 [ %1117, %1114 ], [ %1144, %1143 ]
+  %1126 = add nuw nsw i64 %1115, 1
+  %1127 = icmp eq i64 %1125, 0
+  br i1 %1127, label %1148, label %1114, !llvm.loop !127
 
-1124:                                             ; preds = %1122, %1113
-  %1125 = getelementptr inbounds nuw i32, ptr %1095, i64 %1115
-  %1126 = load i32, ptr %1125, align 4, !tbaa !4
-  %1127 = icmp sgt i32 %1126, -1
-  br i1 %1127, label %1113, label %1128, !llvm.loop !123
+1128:                                             ; preds = %1143, %1114
+  %1129 = phi i32 [ %1146, %1143 ], [ %1122, %1114 ]
+  %1130 = phi i64 [ %1144, %1143 ], [ %1117, %1114 ]
+  %1131 = zext nneg i32 %1129 to i64
+  %1132 = getelementptr inbounds nuw i32, ptr %1096, i64 %1131
+  %1133 = load i32, ptr %1132, align 4, !tbaa !4
+  %1134 = sext i32 %1133 to i64
+  %1135 = getelementptr inbounds i32, ptr %1007, i64 %1134
+  %1136 = load i32, ptr %1135, align 4, !tbaa !4
+  %1137 = add nsw i32 %1136, -1
+  store i32 %1137, ptr %1135, align 4, !tbaa !4
+  %1138 = icmp eq i32 %1137, 0
+  br i1 %1138, label %1139, label %1143
 
-1128:                                             ; preds = %1124, %1107, %1098
-  %1129 = phi i32 [ %1099, %1098 ], [ %1102, %1107 ], [ %1102, %1124 ]
-  %1130 = add nuw nsw i64 %1100, 1
-  %1131 = icmp eq i64 %1130, %801
-  br i1 %1131, label %1096, label %1098, !llvm.loop !124
-
-1132:                                             ; preds = %1135
-  %1133 = getelementptr inbounds nuw i8, ptr %798, i64 96
-  %1134 = load ptr, ptr %1133, align 8, !tbaa !125
+1139:                                             ; preds = %1128
+  %1140 = load i32, ptr %1132, align 4, !tbaa !4
+  %1141 = add nsw i64 %1130, 1
+  %1142 = getelementptr inbounds i32, ptr %1095, i64 %1130
+  store i32 %1140, ptr %1142, align 4, !tbaa !4
   br label %1143
 
-1135:                                             ; preds = %1135, %1096
-  %1136 = phi i64 [ 0, %1096 ], [ %1141, %1135 ]
-  %1137 = phi i32 [ %1129, %1096 ], [ %1140, %1135 ]
-  %1138 = sext i32 %1137 to i64
-  %1139 = getelementptr inbounds i32, ptr %1097, i64 %1138
-  %1140 = load i32, ptr %1139, align 4, !tbaa !4
-  %1141 = add nuw nsw i64 %1136, 1
-  %1142 = icmp eq i64 %1141, %801
-  br i1 %1142, label %1132, label %1135, !llvm.loop !126
+1143:                                             ; preds = %1139, %1128
+  %1144 = phi i64 [ %1130, %1128 ], [ %1141, %1139 ]
+  %1145 = getelementptr inbounds nuw i32, ptr %1097, i64 %1131
+  %1146 = load i32, ptr %1145, align 4, !tbaa !4
+  %1147 = icmp sgt i32 %1146, -1
+  br i1 %1147, label %1128, label %1124, !llvm.loop !128
 
-1143:                                             ; preds = %1143, %1132
-  %1144 = phi i32 [ %1151, %1143 ], [ %1140, %1132 ]
-  %1145 = phi i32 [ %1149, %1143 ], [ 0, %1132 ]
-  %1146 = sext i32 %1144 to i64
-  %1147 = getelementptr inbounds i32, ptr %1134, i64 %1146
-  %1148 = load i32, ptr %1147, align 4, !tbaa !4
-  %1149 = or i32 %1148, %1145
-  %1150 = getelementptr inbounds i32, ptr %1097, i64 %1146
-  %1151 = load i32, ptr %1150, align 4, !tbaa !4
-  %1152 = icmp eq i32 %1151, %1140
-  br i1 %1152, label %1153, label %1143, !llvm.loop !127
+1148:                                             ; preds = %1124, %1091
+  %1149 = phi i64 [ 0, %1091 ], [ %1126, %1124 ]
+  %1150 = icmp slt i64 %1149, %860
+  br i1 %1150, label %1151, label %1229
 
-1153:                                             ; preds = %1143
-  %1154 = icmp eq i32 %1149, 0
-  %1155 = load ptr, ptr %43, align 8, !tbaa !58
-  br label %1156
+1151:                                             ; preds = %1148
+  %1152 = load ptr, ptr %52, align 8
+  %1153 = load ptr, ptr %60, align 8
+  %1154 = load ptr, ptr %62, align 8
+  br label %1157
 
-1156:                                             ; preds = %1156, %1153
-  %1157 = phi i32 [ %1168, %1156 ], [ %1140, %1153 ]
-  %1158 = sext i32 %1157 to i64
-  %1159 = getelementptr inbounds i32, ptr %1134, i64 %1158
-  %1160 = load i32, ptr %1159, align 4, !tbaa !4
-  %1161 = icmp ne i32 %1160, 0
-  %1162 = select i1 %1161, i1 true, i1 %1154
-  %1163 = zext i1 %1162 to i32
-  %1164 = getelementptr inbounds i32, ptr %1155, i64 %1158
-  %1165 = load i32, ptr %1164, align 4, !tbaa !4
-  %1166 = or i32 %1165, %1163
-  store i32 %1166, ptr %1164, align 4, !tbaa !4
-  %1167 = getelementptr inbounds i32, ptr %1097, i64 %1158
+1155:                                             ; preds = %1187
+  %1156 = load ptr, ptr %54, align 8, !tbaa !129
+  br label %1194
+
+1157:                                             ; preds = %1187, %1151
+  %1158 = phi i32 [ %1188, %1187 ], [ -1, %1151 ]
+  %1159 = phi i64 [ %1189, %1187 ], [ 0, %1151 ]
+  %1160 = getelementptr inbounds nuw i32, ptr %859, i64 %1159
+  %1161 = load i32, ptr %1160, align 4, !tbaa !4
+  %1162 = sext i32 %1161 to i64
+  %1163 = getelementptr inbounds i32, ptr %1007, i64 %1162
+  %1164 = load i32, ptr %1163, align 4, !tbaa !4
+  %1165 = icmp eq i32 %1164, 0
+  br i1 %1165, label %1187, label %1166
+
+1166:                                             ; preds = %1157
+  %1167 = getelementptr inbounds i32, ptr %1152, i64 %1162
   %1168 = load i32, ptr %1167, align 4, !tbaa !4
-  %1169 = icmp eq i32 %1168, %1140
-  br i1 %1169, label %1170, label %1156, !llvm.loop !128
+  %1169 = icmp sgt i32 %1168, -1
+  br i1 %1169, label %1170, label %1187
 
-1170:                                             ; preds = %1156, %1089, %946
-  %1171 = phi i64 [ 0, %946 ], [ %1090, %1089 ], [ %1090, %1156 ]
-  %1172 = icmp ne i64 %1171, %801
-  br label %1173
+1170:                                             ; preds = %1166
+  %1171 = load ptr, ptr %54, align 8
+  br label %1172
 
-1173:                                             ; preds = %1170, %1000, %996, %916, %887
-  %1174 = phi i1 [ %1172, %1170 ], [ true, %1000 ], [ true, %916 ], [ true, %996 ], [ true, %887 ]
-  br i1 %799, label %1175, label %1189
+1172:                                             ; preds = %1183, %1170
+  %1173 = phi i32 [ %1168, %1170 ], [ %1185, %1183 ]
+  %1174 = zext nneg i32 %1173 to i64
+  %1175 = getelementptr inbounds nuw i32, ptr %1153, i64 %1174
+  %1176 = load i32, ptr %1175, align 4, !tbaa !4
+  %1177 = sext i32 %1176 to i64
+  %1178 = getelementptr inbounds i32, ptr %1007, i64 %1177
+  %1179 = load i32, ptr %1178, align 4, !tbaa !4
+  %1180 = icmp eq i32 %1179, 0
+  br i1 %1180, label %1183, label %1181
 
-1175:                                             ; preds = %1173, %784
-  %1176 = phi i1 [ %1174, %1173 ], [ true, %784 ]
-  %1177 = phi ptr [ %800, %1173 ], [ %768, %784 ]
-  %1178 = phi i64 [ %801, %1173 ], [ %764, %784 ]
-  %1179 = phi i64 [ %802, %1173 ], [ %781, %784 ]
-  %1180 = load ptr, ptr %21, align 8, !tbaa !89
-  br label %1181
+1181:                                             ; preds = %1172
+  %1182 = getelementptr inbounds i32, ptr %1171, i64 %1177
+  store i32 %1161, ptr %1182, align 4, !tbaa !4
+  br label %1183
 
-1181:                                             ; preds = %1181, %1175
-  %1182 = phi i64 [ 0, %1175 ], [ %1187, %1181 ]
-  %1183 = getelementptr inbounds nuw i32, ptr %1177, i64 %1182
-  %1184 = load i32, ptr %1183, align 4, !tbaa !4
-  %1185 = sext i32 %1184 to i64
-  %1186 = getelementptr inbounds i32, ptr %1180, i64 %1185
-  store i32 0, ptr %1186, align 4, !tbaa !4
-  %1187 = add nuw nsw i64 %1182, 1
-  %1188 = icmp eq i64 %1187, %1178
-  br i1 %1188, label %1189, label %1181, !llvm.loop !90
+1183:                                             ; preds = %1181, %1172
+  %1184 = getelementptr inbounds nuw i32, ptr %1154, i64 %1174
+  %1185 = load i32, ptr %1184, align 4, !tbaa !4
+  %1186 = icmp sgt i32 %1185, -1
+  br i1 %1186, label %1172, label %1187, !llvm.loop !130
 
-1189:                                             ; preds = %1181, %1173
-  %1190 = phi i1 [ %1174, %1173 ], [ %1176, %1181 ]
-  %1191 = phi ptr [ %800, %1173 ], [ %1177, %1181 ]
-  %1192 = phi i64 [ %801, %1173 ], [ %1178, %1181 ]
-  %1193 = phi i64 [ %802, %1173 ], [ %1179, %1181 ]
-  br i1 %1190, label %1221, label %1194
+1187:                                             ; preds = %1183, %1166, %1157
+  %1188 = phi i32 [ %1158, %1157 ], [ %1161, %1166 ], [ %1161, %1183 ]
+  %1189 = add nuw nsw i64 %1159, 1
+  %1190 = icmp eq i64 %1189, %860
+  br i1 %1190, label %1155, label %1157, !llvm.loop !131
 
-1194:                                             ; preds = %1189
-  %1195 = load i64, ptr %3, align 8, !tbaa !49
-  %1196 = icmp sgt i64 %1195, 0
-  br i1 %1196, label %1197, label %1199
+1191:                                             ; preds = %1194
+  %1192 = getelementptr inbounds nuw i8, ptr %857, i64 96
+  %1193 = load ptr, ptr %1192, align 8, !tbaa !132
+  br label %1202
 
-1197:                                             ; preds = %1194
-  %1198 = load ptr, ptr %35, align 8, !tbaa !51
-  br label %1203
+1194:                                             ; preds = %1194, %1155
+  %1195 = phi i64 [ 0, %1155 ], [ %1200, %1194 ]
+  %1196 = phi i32 [ %1188, %1155 ], [ %1199, %1194 ]
+  %1197 = sext i32 %1196 to i64
+  %1198 = getelementptr inbounds i32, ptr %1156, i64 %1197
+  %1199 = load i32, ptr %1198, align 4, !tbaa !4
+  %1200 = add nuw nsw i64 %1195, 1
+  %1201 = icmp eq i64 %1200, %860
+  br i1 %1201, label %1191, label %1194, !llvm.loop !133
 
-1199:                                             ; preds = %1203, %1194
-  %1200 = icmp sgt i64 %1192, 0
-  br i1 %1200, label %1201, label %1211
+1202:                                             ; preds = %1202, %1191
+  %1203 = phi i32 [ %1210, %1202 ], [ %1199, %1191 ]
+  %1204 = phi i32 [ %1208, %1202 ], [ 0, %1191 ]
+  %1205 = sext i32 %1203 to i64
+  %1206 = getelementptr inbounds i32, ptr %1193, i64 %1205
+  %1207 = load i32, ptr %1206, align 4, !tbaa !4
+  %1208 = or i32 %1207, %1204
+  %1209 = getelementptr inbounds i32, ptr %1156, i64 %1205
+  %1210 = load i32, ptr %1209, align 4, !tbaa !4
+  %1211 = icmp eq i32 %1210, %1199
+  br i1 %1211, label %1212, label %1202, !llvm.loop !134
 
-1201:                                             ; preds = %1199
-  %1202 = load ptr, ptr %35, align 8, !tbaa !51
-  br label %1212
+1212:                                             ; preds = %1202
+  %1213 = icmp eq i32 %1208, 0
+  %1214 = load ptr, ptr %44, align 8, !tbaa !58
+  br label %1215
 
-1203:                                             ; preds = %1203, %1197
-  %1204 = phi i64 [ 0, %1197 ], [ %1209, %1203 ]
-  %1205 = getelementptr inbounds nuw i32, ptr %2, i64 %1204
-  %1206 = load i32, ptr %1205, align 4, !tbaa !4
-  %1207 = sext i32 %1206 to i64
-  %1208 = getelementptr inbounds i32, ptr %1198, i64 %1207
-  store i32 0, ptr %1208, align 4, !tbaa !4
-  %1209 = add nuw nsw i64 %1204, 1
-  %1210 = icmp eq i64 %1209, %1195
-  br i1 %1210, label %1199, label %1203, !llvm.loop !129
+1215:                                             ; preds = %1215, %1212
+  %1216 = phi i32 [ %1227, %1215 ], [ %1199, %1212 ]
+  %1217 = sext i32 %1216 to i64
+  %1218 = getelementptr inbounds i32, ptr %1193, i64 %1217
+  %1219 = load i32, ptr %1218, align 4, !tbaa !4
+  %1220 = icmp ne i32 %1219, 0
+  %1221 = select i1 %1220, i1 true, i1 %1213
+  %1222 = zext i1 %1221 to i32
+  %1223 = getelementptr inbounds i32, ptr %1214, i64 %1217
+  %1224 = load i32, ptr %1223, align 4, !tbaa !4
+  %1225 = or i32 %1224, %1222
+  store i32 %1225, ptr %1223, align 4, !tbaa !4
+  %1226 = getelementptr inbounds i32, ptr %1156, i64 %1217
+  %1227 = load i32, ptr %1226, align 4, !tbaa !4
+  %1228 = icmp eq i32 %1227, %1199
+  br i1 %1228, label %1229, label %1215, !llvm.loop !135
 
-1211:                                             ; preds = %1212, %1199
-  store i64 %1192, ptr %3, align 8, !tbaa !49
-  br label %1227
+1229:                                             ; preds = %1215, %1148, %1005
+  %1230 = phi i64 [ 0, %1005 ], [ %1149, %1148 ], [ %1149, %1215 ]
+  %1231 = icmp eq i64 %1230, %860
+  br label %1232
 
-1212:                                             ; preds = %1212, %1201
-  %1213 = phi i64 [ 0, %1201 ], [ %1219, %1212 ]
-  %1214 = getelementptr inbounds nuw i32, ptr %1191, i64 %1213
-  %1215 = load i32, ptr %1214, align 4, !tbaa !4
-  %1216 = getelementptr inbounds nuw i32, ptr %2, i64 %1213
-  store i32 %1215, ptr %1216, align 4, !tbaa !4
-  %1217 = sext i32 %1215 to i64
-  %1218 = getelementptr inbounds i32, ptr %1202, i64 %1217
-  store i32 1, ptr %1218, align 4, !tbaa !4
-  %1219 = add nuw nsw i64 %1213, 1
-  %1220 = icmp eq i64 %1219, %1192
-  br i1 %1220, label %1211, label %1212, !llvm.loop !130
+1232:                                             ; preds = %1229, %1059, %1055, %975, %946
+  %1233 = phi i1 [ %1231, %1229 ], [ false, %1059 ], [ false, %975 ], [ false, %1055 ], [ false, %946 ]
+  br i1 %858, label %1234, label %1244
 
-1221:                                             ; preds = %1189, %789, %786
-  %1222 = phi i64 [ %1193, %1189 ], [ 0, %786 ], [ 0, %789 ]
-  %1223 = icmp slt i64 %1222, %134
-  %1224 = add nuw nsw i32 %166, 1
-  %1225 = icmp samesign ult i32 %166, 5
-  %1226 = select i1 %1223, i1 %1225, i1 false
-  br i1 %1226, label %165, label %1227, !llvm.loop !131
+1234:                                             ; preds = %1232
+  %1235 = load ptr, ptr %22, align 8, !tbaa !96
+  br label %1236
 
-1227:                                             ; preds = %1221, %1211, %523, %520, %500
-  %1228 = phi i64 [ %1193, %1211 ], [ %134, %1221 ], [ %134, %500 ], [ %134, %520 ], [ %134, %523 ]
-  %1229 = add nuw nsw i64 %133, 1
-  %1230 = load i64, ptr %1, align 8, !tbaa !53
-  %1231 = icmp slt i64 %1229, %1230
-  br i1 %1231, label %132, label %141, !llvm.loop !132
+1236:                                             ; preds = %1236, %1234
+  %1237 = phi i64 [ 0, %1234 ], [ %1242, %1236 ]
+  %1238 = getelementptr inbounds nuw i32, ptr %859, i64 %1237
+  %1239 = load i32, ptr %1238, align 4, !tbaa !4
+  %1240 = sext i32 %1239 to i64
+  %1241 = getelementptr inbounds i32, ptr %1235, i64 %1240
+  store i32 0, ptr %1241, align 4, !tbaa !4
+  %1242 = add nuw nsw i64 %1237, 1
+  %1243 = icmp eq i64 %1242, %860
+  br i1 %1243, label %1244, label %1236, !llvm.loop !97
+
+1244:                                             ; preds = %1236, %1232
+  br i1 %1233, label %1264, label %173
+
+1245:                                             ; preds = %843
+  %1246 = load ptr, ptr %22, align 8, !tbaa !96
+  br label %1247
+
+1247:                                             ; preds = %1247, %1245
+  %1248 = phi i64 [ 0, %1245 ], [ %1253, %1247 ]
+  %1249 = getelementptr inbounds nuw i32, ptr %827, i64 %1248
+  %1250 = load i32, ptr %1249, align 4, !tbaa !4
+  %1251 = sext i32 %1250 to i64
+  %1252 = getelementptr inbounds i32, ptr %1246, i64 %1251
+  store i32 0, ptr %1252, align 4, !tbaa !4
+  %1253 = add nuw nsw i64 %1248, 1
+  %1254 = icmp eq i64 %1253, %823
+  br i1 %1254, label %1255, label %1247, !llvm.loop !97
+
+1255:                                             ; preds = %1247, %848, %845, %577, %575, %573
+  %1256 = phi i64 [ %574, %573 ], [ %611, %1247 ], [ %611, %845 ], [ %611, %848 ], [ %578, %577 ], [ %576, %575 ]
+  %1257 = phi i64 [ 0, %573 ], [ %610, %1247 ], [ %610, %845 ], [ %610, %848 ], [ %570, %577 ], [ 0, %575 ]
+  %1258 = sub nsw i64 %1256, %554
+  %1259 = load i64, ptr %110, align 8, !tbaa !56
+  %1260 = sub i64 %1259, %1256
+  store i64 %553, ptr %552, align 8, !tbaa !49
+  %1261 = getelementptr inbounds nuw i8, ptr %552, i64 8
+  store i64 %1257, ptr %1261, align 8, !tbaa !49
+  %1262 = getelementptr inbounds nuw i8, ptr %552, i64 16
+  store i64 %1258, ptr %1262, align 8, !tbaa !49
+  %1263 = getelementptr inbounds nuw i8, ptr %552, i64 24
+  store i64 %1260, ptr %1263, align 8, !tbaa !49
+  br label %1297
+
+1264:                                             ; preds = %1244
+  %1265 = sub nsw i64 %611, %554
+  %1266 = load i64, ptr %110, align 8, !tbaa !56
+  %1267 = sub i64 %1266, %611
+  store i64 %553, ptr %552, align 8, !tbaa !49
+  %1268 = getelementptr inbounds nuw i8, ptr %552, i64 8
+  store i64 %610, ptr %1268, align 8, !tbaa !49
+  %1269 = getelementptr inbounds nuw i8, ptr %552, i64 16
+  store i64 %1265, ptr %1269, align 8, !tbaa !49
+  %1270 = getelementptr inbounds nuw i8, ptr %552, i64 24
+  store i64 %1267, ptr %1270, align 8, !tbaa !49
+  %1271 = load i64, ptr %3, align 8, !tbaa !49
+  %1272 = icmp sgt i64 %1271, 0
+  br i1 %1272, label %1273, label %1275
+
+1273:                                             ; preds = %1264
+  %1274 = load ptr, ptr %36, align 8, !tbaa !51
+  br label %1279
+
+1275:                                             ; preds = %1279, %1264
+  %1276 = icmp sgt i64 %860, 0
+  br i1 %1276, label %1277, label %1287
+
+1277:                                             ; preds = %1275
+  %1278 = load ptr, ptr %36, align 8, !tbaa !51
+  br label %1288
+
+1279:                                             ; preds = %1279, %1273
+  %1280 = phi i64 [ 0, %1273 ], [ %1285, %1279 ]
+  %1281 = getelementptr inbounds nuw i32, ptr %2, i64 %1280
+  %1282 = load i32, ptr %1281, align 4, !tbaa !4
+  %1283 = sext i32 %1282 to i64
+  %1284 = getelementptr inbounds i32, ptr %1274, i64 %1283
+  store i32 0, ptr %1284, align 4, !tbaa !4
+  %1285 = add nuw nsw i64 %1280, 1
+  %1286 = icmp eq i64 %1285, %1271
+  br i1 %1286, label %1275, label %1279, !llvm.loop !136
+
+1287:                                             ; preds = %1288, %1275
+  store i64 %860, ptr %3, align 8, !tbaa !49
+  br label %1297
+
+1288:                                             ; preds = %1288, %1277
+  %1289 = phi i64 [ 0, %1277 ], [ %1295, %1288 ]
+  %1290 = getelementptr inbounds nuw i32, ptr %859, i64 %1289
+  %1291 = load i32, ptr %1290, align 4, !tbaa !4
+  %1292 = getelementptr inbounds nuw i32, ptr %2, i64 %1289
+  store i32 %1291, ptr %1292, align 4, !tbaa !4
+  %1293 = sext i32 %1291 to i64
+  %1294 = getelementptr inbounds i32, ptr %1278, i64 %1293
+  store i32 1, ptr %1294, align 4, !tbaa !4
+  %1295 = add nuw nsw i64 %1289, 1
+  %1296 = icmp eq i64 %1295, %860
+  br i1 %1296, label %1287, label %1288, !llvm.loop !137
+
+1297:                                             ; preds = %1287, %1255, %516, %173
+  %1298 = phi i64 [ %137, %516 ], [ %137, %1255 ], [ %861, %1287 ], [ %137, %173 ]
+  %1299 = add nuw nsw i64 %138, 1
+  %1300 = load i64, ptr %1, align 8, !tbaa !53
+  %1301 = icmp slt i64 %1299, %1300
+  br i1 %1301, label %136, label %145, !llvm.loop !138
 }
 
 ; Function Attrs: nocallback nofree nounwind willreturn memory(argmem: write)
@@ -2020,15 +2128,15 @@ declare void @llvm.memset.p0.i64(ptr writeonly captures(none), i8, i64, i1 immar
 define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noundef readonly captures(none) %1, i64 noundef %2, ptr noundef writeonly captures(none) %3) unnamed_addr #4 {
   %5 = load ptr, ptr %0, align 8, !tbaa !41
   %6 = getelementptr inbounds nuw i8, ptr %0, i64 200
-  %7 = load i32, ptr %6, align 8, !tbaa !65
+  %7 = load i32, ptr %6, align 8, !tbaa !66
   %8 = add nsw i32 %7, 1
-  store i32 %8, ptr %6, align 8, !tbaa !65
+  store i32 %8, ptr %6, align 8, !tbaa !66
   %9 = icmp sgt i64 %2, 0
   br i1 %9, label %10, label %15
 
 10:                                               ; preds = %4
   %11 = getelementptr inbounds nuw i8, ptr %0, i64 8
-  %12 = load ptr, ptr %11, align 8, !tbaa !89
+  %12 = load ptr, ptr %11, align 8, !tbaa !96
   %13 = getelementptr inbounds nuw i8, ptr %5, i64 224
   %14 = getelementptr inbounds nuw i8, ptr %0, i64 80
   br label %25
@@ -2036,15 +2144,15 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
 15:                                               ; preds = %45, %4
   %16 = phi i64 [ 0, %4 ], [ %46, %45 ]
   %17 = getelementptr inbounds nuw i8, ptr %5, i64 32
-  %18 = load i64, ptr %17, align 8, !tbaa !66
+  %18 = load i64, ptr %17, align 8, !tbaa !67
   %19 = icmp sgt i64 %18, 0
   br i1 %19, label %20, label %49
 
 20:                                               ; preds = %15
   %21 = getelementptr inbounds nuw i8, ptr %5, i64 200
-  %22 = load ptr, ptr %21, align 8, !tbaa !67
+  %22 = load ptr, ptr %21, align 8, !tbaa !68
   %23 = getelementptr inbounds nuw i8, ptr %0, i64 88
-  %24 = load ptr, ptr %23, align 8, !tbaa !133
+  %24 = load ptr, ptr %23, align 8, !tbaa !139
   br label %67
 
 25:                                               ; preds = %45, %10
@@ -2068,7 +2176,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   br i1 %40, label %41, label %45
 
 41:                                               ; preds = %34
-  %42 = load ptr, ptr %14, align 8, !tbaa !118
+  %42 = load ptr, ptr %14, align 8, !tbaa !125
   %43 = add nsw i64 %26, 1
   %44 = getelementptr inbounds i32, ptr %42, i64 %26
   store i32 %29, ptr %44, align 4, !tbaa !4
@@ -2078,7 +2186,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %46 = phi i64 [ %43, %41 ], [ %26, %34 ], [ %26, %25 ]
   %47 = add nuw nsw i64 %27, 1
   %48 = icmp eq i64 %47, %2
-  br i1 %48, label %15, label %25, !llvm.loop !134
+  br i1 %48, label %15, label %25, !llvm.loop !140
 
 49:                                               ; preds = %67, %15
   %50 = phi i64 [ 0, %15 ], [ %18, %67 ]
@@ -2110,7 +2218,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %72 = getelementptr inbounds nuw i32, ptr %24, i64 %68
   store i32 %70, ptr %72, align 4, !tbaa !4
   %73 = icmp eq i64 %71, %18
-  br i1 %73, label %49, label %67, !llvm.loop !135
+  br i1 %73, label %49, label %67, !llvm.loop !141
 
 74:                                               ; preds = %208
   br i1 %173, label %75, label %165
@@ -2118,16 +2226,16 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
 75:                                               ; preds = %157, %74
   %76 = phi i64 [ %160, %157 ], [ %209, %74 ]
   %77 = phi i64 [ %161, %157 ], [ %167, %74 ]
-  %78 = load ptr, ptr %60, align 8, !tbaa !118
+  %78 = load ptr, ptr %60, align 8, !tbaa !125
   %79 = add nsw i64 %76, -1
   %80 = getelementptr inbounds i32, ptr %78, i64 %79
   %81 = load i32, ptr %80, align 4, !tbaa !4
-  %82 = load ptr, ptr %61, align 8, !tbaa !136
+  %82 = load ptr, ptr %61, align 8, !tbaa !142
   %83 = sext i32 %81 to i64
   %84 = getelementptr inbounds i32, ptr %82, i64 %83
   %85 = load i32, ptr %84, align 4, !tbaa !4
   %86 = icmp eq i32 %85, %8
-  br i1 %86, label %151, label %87, !llvm.loop !137
+  br i1 %86, label %151, label %87, !llvm.loop !143
 
 87:                                               ; preds = %75
   store i32 %8, ptr %84, align 4, !tbaa !4
@@ -2145,7 +2253,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   br i1 %97, label %98, label %102
 
 98:                                               ; preds = %87
-  %99 = load ptr, ptr %56, align 8, !tbaa !138
+  %99 = load ptr, ptr %56, align 8, !tbaa !144
   %100 = load ptr, ptr %63, align 8, !tbaa !85
   %101 = sext i32 %92 to i64
   br label %113
@@ -2157,13 +2265,13 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %106 = getelementptr inbounds i32, ptr %103, i64 %94
   %107 = load i32, ptr %106, align 4, !tbaa !4
   %108 = icmp slt i32 %105, %107
-  br i1 %108, label %109, label %151, !llvm.loop !137
+  br i1 %108, label %109, label %151, !llvm.loop !143
 
 109:                                              ; preds = %102
-  %110 = load ptr, ptr %56, align 8, !tbaa !138
+  %110 = load ptr, ptr %56, align 8, !tbaa !144
   %111 = load ptr, ptr %65, align 8, !tbaa !23
   %112 = sext i32 %105 to i64
-  br label %123, !llvm.loop !137
+  br label %123, !llvm.loop !143
 
 113:                                              ; preds = %113, %98
   %114 = phi i64 [ %101, %98 ], [ %119, %113 ]
@@ -2176,7 +2284,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %120 = load i32, ptr %95, align 4, !tbaa !4
   %121 = sext i32 %120 to i64
   %122 = icmp slt i64 %119, %121
-  br i1 %122, label %113, label %102, !llvm.loop !139
+  br i1 %122, label %113, label %102, !llvm.loop !145
 
 123:                                              ; preds = %144, %109
   %124 = phi i32 [ %107, %109 ], [ %145, %144 ]
@@ -2191,7 +2299,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   br i1 %132, label %144, label %133
 
 133:                                              ; preds = %123
-  %134 = load ptr, ptr %66, align 8, !tbaa !68
+  %134 = load ptr, ptr %66, align 8, !tbaa !69
   %135 = getelementptr inbounds i32, ptr %134, i64 %129
   %136 = load i32, ptr %135, align 4, !tbaa !4
   %137 = icmp eq i32 %136, %8
@@ -2200,7 +2308,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
 138:                                              ; preds = %133
   store i32 %8, ptr %135, align 4, !tbaa !4
   %139 = load i32, ptr %127, align 4, !tbaa !4
-  %140 = load ptr, ptr %55, align 8, !tbaa !133
+  %140 = load ptr, ptr %55, align 8, !tbaa !139
   %141 = add nsw i64 %126, 1
   %142 = getelementptr inbounds i32, ptr %140, i64 %126
   store i32 %139, ptr %142, align 4, !tbaa !4
@@ -2213,10 +2321,10 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %147 = add nsw i64 %125, 1
   %148 = sext i32 %145 to i64
   %149 = icmp slt i64 %147, %148
-  br i1 %149, label %123, label %150, !llvm.loop !140
+  br i1 %149, label %123, label %150, !llvm.loop !146
 
 150:                                              ; preds = %144
-  br label %151, !llvm.loop !137
+  br label %151, !llvm.loop !143
 
 151:                                              ; preds = %150, %102, %75
   %152 = phi i64 [ %77, %75 ], [ %146, %150 ], [ %77, %102 ]
@@ -2234,8 +2342,8 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   br i1 %158, label %75, label %162
 
 162:                                              ; preds = %157
-  %163 = load ptr, ptr %55, align 8, !tbaa !133
-  %164 = load ptr, ptr %56, align 8, !tbaa !138
+  %163 = load ptr, ptr %55, align 8, !tbaa !139
+  %164 = load ptr, ptr %56, align 8, !tbaa !144
   br label %165
 
 165:                                              ; preds = %162, %74
@@ -2247,7 +2355,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %171 = getelementptr inbounds i32, ptr %164, i64 %170
   %172 = load i32, ptr %171, align 4, !tbaa !4
   %173 = icmp ne i32 %172, %8
-  br i1 %173, label %174, label %208, !llvm.loop !137
+  br i1 %173, label %174, label %208, !llvm.loop !143
 
 174:                                              ; preds = %165
   %175 = load ptr, ptr %57, align 8, !tbaa !77
@@ -2259,7 +2367,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   br i1 %180, label %181, label %199
 
 181:                                              ; preds = %174
-  %182 = load ptr, ptr %58, align 8, !tbaa !89
+  %182 = load ptr, ptr %58, align 8, !tbaa !96
   %183 = load ptr, ptr %59, align 8, !tbaa !76
   %184 = sext i32 %177 to i64
   br label %185
@@ -2278,7 +2386,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %194 = add nsw i64 %186, 1
   %195 = trunc i64 %194 to i32
   %196 = icmp eq i32 %179, %195
-  br i1 %196, label %217, label %185, !llvm.loop !141
+  br i1 %196, label %217, label %185, !llvm.loop !147
 
 197:                                              ; preds = %185
   %198 = trunc nsw i64 %186 to i32
@@ -2294,7 +2402,7 @@ define internal fastcc i64 @keep(ptr noundef nonnull captures(none) %0, ptr noun
   %204 = sext i32 %200 to i64
   %205 = getelementptr inbounds i32, ptr %203, i64 %204
   %206 = load i32, ptr %205, align 4, !tbaa !4
-  %207 = load ptr, ptr %60, align 8, !tbaa !118
+  %207 = load ptr, ptr %60, align 8, !tbaa !125
   store i32 %206, ptr %207, align 4, !tbaa !4
   br label %208
 
@@ -2325,18 +2433,18 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
 
 5:                                                ; preds = %2
   %6 = getelementptr inbounds nuw i8, ptr %0, i64 112
-  %7 = load ptr, ptr %6, align 8, !tbaa !142
+  %7 = load ptr, ptr %6, align 8, !tbaa !148
   %8 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %9 = load ptr, ptr %8, align 8, !tbaa !91
+  %9 = load ptr, ptr %8, align 8, !tbaa !98
   %10 = getelementptr inbounds nuw i8, ptr %0, i64 120
-  %11 = load ptr, ptr %10, align 8, !tbaa !143
+  %11 = load ptr, ptr %10, align 8, !tbaa !149
   br label %22
 
 12:                                               ; preds = %22
   %13 = getelementptr inbounds nuw i8, ptr %3, i64 104
   %14 = load ptr, ptr %13, align 8, !tbaa !21
   %15 = getelementptr inbounds nuw i8, ptr %0, i64 40
-  %16 = load ptr, ptr %15, align 8, !tbaa !91
+  %16 = load ptr, ptr %15, align 8, !tbaa !98
   %17 = getelementptr inbounds nuw i8, ptr %3, i64 120
   %18 = getelementptr inbounds nuw i8, ptr %3, i64 112
   %19 = getelementptr inbounds nuw i8, ptr %0, i64 8
@@ -2357,7 +2465,7 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
   store i32 -1, ptr %30, align 4, !tbaa !4
   %31 = add nuw nsw i64 %23, 1
   %32 = icmp eq i64 %31, %1
-  br i1 %32, label %12, label %22, !llvm.loop !144
+  br i1 %32, label %12, label %22, !llvm.loop !150
 
 33:                                               ; preds = %51, %2
   %34 = getelementptr inbounds nuw i8, ptr %0, i64 208
@@ -2387,7 +2495,7 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
 51:                                               ; preds = %71, %37
   %52 = add nuw nsw i64 %38, 1
   %53 = icmp eq i64 %52, %1
-  br i1 %53, label %33, label %37, !llvm.loop !145
+  br i1 %53, label %33, label %37, !llvm.loop !151
 
 54:                                               ; preds = %71, %47
   %55 = phi i32 [ %40, %47 ], [ %72, %71 ]
@@ -2403,7 +2511,7 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
   br i1 %64, label %65, label %71
 
 65:                                               ; preds = %54
-  %66 = load ptr, ptr %19, align 8, !tbaa !89
+  %66 = load ptr, ptr %19, align 8, !tbaa !96
   %67 = load ptr, ptr %20, align 8, !tbaa !76
   %68 = sext i32 %61 to i64
   br label %80
@@ -2421,7 +2529,7 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
   %77 = load i32, ptr %76, align 4, !tbaa !4
   %78 = sext i32 %77 to i64
   %79 = icmp slt i64 %73, %78
-  br i1 %79, label %54, label %51, !llvm.loop !146
+  br i1 %79, label %54, label %51, !llvm.loop !152
 
 80:                                               ; preds = %95, %65
   %81 = phi i32 [ %58, %65 ], [ %96, %95 ]
@@ -2435,7 +2543,7 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
   br i1 %88, label %95, label %89
 
 89:                                               ; preds = %80
-  %90 = load ptr, ptr %21, align 8, !tbaa !142
+  %90 = load ptr, ptr %21, align 8, !tbaa !148
   %91 = getelementptr inbounds i32, ptr %90, i64 %85
   %92 = load i32, ptr %91, align 4, !tbaa !4
   %93 = add nsw i32 %92, 1
@@ -2452,14 +2560,14 @@ define internal fastcc void @count_readers(ptr noundef nonnull captures(none) %0
   %101 = load i32, ptr %100, align 4, !tbaa !4
   %102 = sext i32 %101 to i64
   %103 = icmp slt i64 %97, %102
-  br i1 %103, label %80, label %69, !llvm.loop !147
+  br i1 %103, label %80, label %69, !llvm.loop !153
 }
 
 ; Function Attrs: nofree nosync nounwind optsize memory(readwrite, inaccessiblemem: none, target_mem0: none, target_mem1: none) uwtable
 define internal fastcc i32 @worth(ptr noundef nonnull readonly captures(none) %0, i32 noundef %1, i32 noundef %2) unnamed_addr #2 {
   %4 = load ptr, ptr %0, align 8, !tbaa !41
   %5 = getelementptr inbounds nuw i8, ptr %0, i64 120
-  %6 = load ptr, ptr %5, align 8, !tbaa !143
+  %6 = load ptr, ptr %5, align 8, !tbaa !149
   %7 = sext i32 %1 to i64
   %8 = getelementptr inbounds i32, ptr %6, i64 %7
   %9 = load i32, ptr %8, align 4, !tbaa !4
@@ -2498,7 +2606,7 @@ define internal fastcc i32 @worth(ptr noundef nonnull readonly captures(none) %0
   br label %41
 
 35:                                               ; preds = %61
-  %36 = load ptr, ptr %5, align 8, !tbaa !143
+  %36 = load ptr, ptr %5, align 8, !tbaa !149
   br label %37
 
 37:                                               ; preds = %35, %17
@@ -2547,14 +2655,14 @@ define internal fastcc i32 @worth(ptr noundef nonnull readonly captures(none) %0
   %71 = load i32, ptr %70, align 4, !tbaa !4
   %72 = sext i32 %71 to i64
   %73 = icmp slt i64 %68, %72
-  br i1 %73, label %41, label %35, !llvm.loop !148
+  br i1 %73, label %41, label %35, !llvm.loop !154
 
 74:                                               ; preds = %97, %57
   %75 = phi ptr [ %43, %57 ], [ %98, %97 ]
   %76 = phi ptr [ %44, %57 ], [ %99, %97 ]
   %77 = phi i64 [ %58, %57 ], [ %101, %97 ]
   %78 = phi i32 [ %48, %57 ], [ %100, %97 ]
-  %79 = load ptr, ptr %28, align 8, !tbaa !89
+  %79 = load ptr, ptr %28, align 8, !tbaa !96
   %80 = load ptr, ptr %29, align 8, !tbaa !76
   %81 = getelementptr inbounds i32, ptr %80, i64 %77
   %82 = load i32, ptr %81, align 4, !tbaa !4
@@ -2565,7 +2673,7 @@ define internal fastcc i32 @worth(ptr noundef nonnull readonly captures(none) %0
   br i1 %86, label %97, label %87
 
 87:                                               ; preds = %74
-  %88 = load ptr, ptr %30, align 8, !tbaa !142
+  %88 = load ptr, ptr %30, align 8, !tbaa !148
   %89 = getelementptr inbounds i32, ptr %88, i64 %83
   %90 = load i32, ptr %89, align 4, !tbaa !4
   %91 = icmp eq i32 %90, 1
@@ -2591,7 +2699,7 @@ define internal fastcc i32 @worth(ptr noundef nonnull readonly captures(none) %0
   %107 = load i32, ptr %106, align 4, !tbaa !4
   %108 = sext i32 %107 to i64
   %109 = icmp slt i64 %101, %108
-  br i1 %109, label %74, label %59, !llvm.loop !149
+  br i1 %109, label %74, label %59, !llvm.loop !155
 
 110:                                              ; preds = %37, %11, %3
   %111 = phi i32 [ %39, %37 ], [ %9, %3 ], [ %15, %11 ]
@@ -2678,13 +2786,13 @@ attributes #7 = { optsize }
 !62 = !{!9, !13, i64 280}
 !63 = !{!54, !10, i64 16}
 !64 = !{!42, !13, i64 224}
-!65 = !{!42, !5, i64 200}
-!66 = !{!9, !10, i64 32}
-!67 = !{!9, !11, i64 200}
-!68 = !{!42, !11, i64 32}
-!69 = !{!9, !11, i64 192}
-!70 = !{!9, !10, i64 24}
-!71 = !{!42, !11, i64 56}
+!65 = distinct !{!65, !19, !20}
+!66 = !{!42, !5, i64 200}
+!67 = !{!9, !10, i64 32}
+!68 = !{!9, !11, i64 200}
+!69 = !{!42, !11, i64 32}
+!70 = !{!9, !11, i64 192}
+!71 = !{!9, !10, i64 24}
 !72 = distinct !{!72, !19, !20}
 !73 = !{!9, !11, i64 216}
 !74 = !{!9, !11, i64 208}
@@ -2702,64 +2810,70 @@ attributes #7 = { optsize }
 !86 = distinct !{!86, !19, !20}
 !87 = distinct !{!87, !19, !20}
 !88 = distinct !{!88, !19, !20}
-!89 = !{!42, !11, i64 8}
+!89 = !{!42, !11, i64 56}
 !90 = distinct !{!90, !19, !20}
-!91 = !{!42, !11, i64 40}
-!92 = distinct !{!92, !19, !20}
-!93 = distinct !{!93, !19, !20}
-!94 = !{!9, !11, i64 152}
-!95 = !{!9, !11, i64 160}
-!96 = distinct !{!96, !19, !20}
+!91 = !{!92, !10, i64 0}
+!92 = !{!"", !10, i64 0, !10, i64 8, !10, i64 16, !10, i64 24}
+!93 = !{!92, !10, i64 16}
+!94 = !{!92, !10, i64 8}
+!95 = !{!92, !10, i64 24}
+!96 = !{!42, !11, i64 8}
 !97 = distinct !{!97, !19, !20}
-!98 = !{!42, !11, i64 48}
+!98 = !{!42, !11, i64 40}
 !99 = distinct !{!99, !19, !20}
 !100 = distinct !{!100, !19, !20}
-!101 = distinct !{!101, !19, !20}
-!102 = !{!42, !11, i64 128}
-!103 = !{!42, !11, i64 136}
-!104 = !{!42, !11, i64 160}
-!105 = distinct !{!105, !19, !20}
-!106 = !{!9, !11, i64 256}
+!101 = !{!9, !11, i64 152}
+!102 = !{!9, !11, i64 160}
+!103 = distinct !{!103, !19, !20}
+!104 = distinct !{!104, !19, !20}
+!105 = !{!42, !11, i64 48}
+!106 = distinct !{!106, !19, !20}
 !107 = distinct !{!107, !19, !20}
 !108 = distinct !{!108, !19, !20}
-!109 = !{!9, !11, i64 240}
-!110 = !{!9, !11, i64 248}
-!111 = distinct !{!111, !19, !20}
+!109 = !{!42, !11, i64 128}
+!110 = !{!42, !11, i64 136}
+!111 = !{!42, !11, i64 160}
 !112 = distinct !{!112, !19, !20}
-!113 = distinct !{!113, !19, !20}
-!114 = !{!9, !11, i64 264}
+!113 = !{!9, !11, i64 256}
+!114 = distinct !{!114, !19, !20}
 !115 = distinct !{!115, !19, !20}
-!116 = distinct !{!116, !19, !20}
-!117 = distinct !{!117, !19, !20}
-!118 = !{!42, !11, i64 80}
+!116 = !{!9, !11, i64 240}
+!117 = !{!9, !11, i64 248}
+!118 = distinct !{!118, !19, !20}
 !119 = distinct !{!119, !19, !20}
 !120 = distinct !{!120, !19, !20}
-!121 = distinct !{!121, !19, !20}
-!122 = !{!42, !11, i64 144}
+!121 = !{!9, !11, i64 264}
+!122 = distinct !{!122, !19, !20}
 !123 = distinct !{!123, !19, !20}
 !124 = distinct !{!124, !19, !20}
-!125 = !{!9, !11, i64 96}
+!125 = !{!42, !11, i64 80}
 !126 = distinct !{!126, !19, !20}
 !127 = distinct !{!127, !19, !20}
 !128 = distinct !{!128, !19, !20}
-!129 = distinct !{!129, !19, !20}
+!129 = !{!42, !11, i64 144}
 !130 = distinct !{!130, !19, !20}
 !131 = distinct !{!131, !19, !20}
-!132 = distinct !{!132, !19, !20}
-!133 = !{!42, !11, i64 88}
+!132 = !{!9, !11, i64 96}
+!133 = distinct !{!133, !19, !20}
 !134 = distinct !{!134, !19, !20}
 !135 = distinct !{!135, !19, !20}
-!136 = !{!42, !11, i64 16}
+!136 = distinct !{!136, !19, !20}
 !137 = distinct !{!137, !19, !20}
-!138 = !{!42, !11, i64 24}
-!139 = distinct !{!139, !19, !20}
+!138 = distinct !{!138, !19, !20}
+!139 = !{!42, !11, i64 88}
 !140 = distinct !{!140, !19, !20}
 !141 = distinct !{!141, !19, !20}
-!142 = !{!42, !11, i64 112}
-!143 = !{!42, !11, i64 120}
-!144 = distinct !{!144, !19, !20}
+!142 = !{!42, !11, i64 16}
+!143 = distinct !{!143, !19, !20}
+!144 = !{!42, !11, i64 24}
 !145 = distinct !{!145, !19, !20}
 !146 = distinct !{!146, !19, !20}
 !147 = distinct !{!147, !19, !20}
-!148 = distinct !{!148, !19, !20}
-!149 = distinct !{!149, !19, !20}
+!148 = !{!42, !11, i64 112}
+!149 = !{!42, !11, i64 120}
+!150 = distinct !{!150, !19, !20}
+!151 = distinct !{!151, !19, !20}
+!152 = distinct !{!152, !19, !20}
+!153 = distinct !{!153, !19, !20}
+!154 = distinct !{!154, !19, !20}
+!155 = distinct !{!155, !19, !20}

@@ -1,4 +1,4 @@
-"""The policy: legal, the same every time, the same in NumPy and torch; and that it learns."""
+"""The policy: legal, the same every time, the same in machine code and torch; and that it learns."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,9 @@ from heddle.lanes.dependence import regions
 from heddle.lanes.policy import subjects as learning
 from heddle.lanes.policy.decide import decide, shipped
 from heddle.lanes.policy.kernels import kernel
-from heddle.lanes.policy.network import SHAPES, Arrays, features, read_weights, scores
+from heddle.lanes.policy.network import SHAPES, features, read_weights
 from heddle.lanes.policy.rollout import Demands, State
+from heddle.lanes.policy.scores import scores
 from heddle.lanes.portfolio import read
 
 
@@ -48,15 +49,15 @@ def test_the_same_every_time():
     assert first.packing.order == second.packing.order
 
 
-def test_numpy_and_torch_see_the_same():
+def test_machine_code_and_torch_see_the_same():
     torch = pytest.importorskip("torch")
-    from heddle.lanes.policy.train import Torch, _tensors
+    from heddle.lanes.policy.train import _tensors, with_gradients
 
     graph = next(graphs([311]))
     seen = State.first(Demands(graph)).marked(features(graph))
     w = made_up_weights()
-    ours = scores(w, seen, Arrays())
-    theirs = scores({k: torch.from_numpy(v) for k, v in w.items()}, _tensors(seen), Torch())
+    ours = scores(w, seen)
+    theirs = with_gradients({k: torch.from_numpy(v) for k, v in w.items()}, _tensors(seen))
     np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-4)
 
 
