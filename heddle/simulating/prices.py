@@ -87,18 +87,13 @@ class KnownPrices(NamedTuple):
 
     @classmethod
     def of(cls, work: Work, cluster: Cluster, seconds: bool, held: bool) -> KnownPrices:
-        t, c, p, d, b = work.tensor, work.context, work.pipeline, work.data, work.microbatch
-        x, whole = work.expert, work.whole_experts
-        # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
-        several = d * b if np.any(work.fp8) else np.less(d * b, work.batch).astype(np.int64)
-        split = np.greater(p, 1).astype(np.int64)
+        t, c, p, d = work.tensor, work.context, work.pipeline, work.data
+        x, whole, layer = work.expert, work.whole_experts, layer_fields(work)
         partly = bool(np.any((work.full > 0) & (work.full < 1)))
-        layer = [t, c, work.context_exchange, work.context_inner, x, whole, b, work.sequence_parallel]
-        layer += [several, split, work.world, work.scatter]
         return cls(
             once(work, layer, lambda some: LayerSeconds.of(some, cluster)) if seconds else None,
             once(work, layer, LayerBytes.of) if held else None,
-            once(work, (p, work.virtual, work.schedule, d * b), lambda some: orders_of(some, partly)),
+            once(work, (p, work.virtual, work.schedule, d * work.microbatch), lambda some: orders_of(some, partly)),
             once(work, (t, c, p, d, x, whole, work.zero, work.sharing), lambda some: split_of(some, cluster)),
         )
 
@@ -114,6 +109,16 @@ class KnownPrices(NamedTuple):
             held = held if self.bytes is None else runs.bytes(held, self.bytes.record)
             smallest = runs.smallest()
         return Prices(seconds, held, self.orders.of(chunk), self.splits.of(chunk), smallest)
+
+
+def layer_fields(work: Work) -> list[Column]:
+    """The fields of a plan that the price of a layer depends on."""
+    # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
+    samples = work.data * work.microbatch
+    several = samples if np.any(work.fp8) else np.less(samples, work.batch).astype(np.int64)
+    fields = [work.tensor, work.context, work.context_exchange, work.context_inner, work.expert, work.whole_experts]
+    fields += [work.microbatch, work.sequence_parallel, several, np.greater(work.pipeline, 1).astype(np.int64)]
+    return [*fields, work.world, work.scatter]
 
 
 class _Runs:

@@ -16,6 +16,8 @@ import numpy as np
 
 from heddle.planning.layer_memory.families import BY_LAYER
 from heddle.planning.search.choices import PlansOfChoices
+from heddle.planning.search.objective import MARGIN
+from heddle.planning.search.pricing import with_seconds
 from heddle.planning.search.ranking import parts, ranked
 from heddle.planning.search.replayed import CHOICE
 from heddle.schedule.registry import BY_DEFAULT, NAMES
@@ -120,7 +122,8 @@ class Candidates(PlansOfChoices):
         """
         tight = self.families.rows[self.step.memory[self.families.rows] > self.memory_limit]
         wrong = int(np.isinf(self._standing[: len(self.rows)]).sum())
-        return len(self.every) + len(tight), len(self.rows) - wrong + int(self.families.can_fit(tight).sum())
+        legal = len(self.every) + self.space.left_out + len(tight)
+        return legal, len(self.rows) - wrong + int(self.families.can_fit(tight).sum())
 
     @property
     def exactly(self) -> list[Simulation]:
@@ -140,13 +143,45 @@ class Candidates(PlansOfChoices):
         neither a plan's place nor how many there are.
         """
         assert "fastest" in vars(self)
-        keys = np.array(self.hopes[0][self.rows], dtype=float)
-        places = {int(row): place for place, row in enumerate(self.rows)}
-        for row, exact in self._known.items():
-            if row in places:
-                keys[places[row]] = np.inf if exact is None else self.goal.of(exact)[0]
+        keys = np.array(self.hopes[0], dtype=float)
+        for row, exact in self._known_then.items():
+            keys[row] = np.inf if exact is None else self.goal.of(exact)[0]
         own = [self.families.price(each) for each in self.families.known if self._is_tight(each.row)]
-        return np.array([*keys, *own])
+        return np.concatenate([keys[self.rows], own])
+
+    @cached_property
+    def _known_then(self) -> dict[int, Simulation | None]:
+        return dict(self._known)
+
+    def reaches(self, last: Simulation, complete: bool) -> bool:
+        """Whether plans whose seconds are not known come after a plan for certain.
+
+        `complete`: whether there are as many choices as were asked for; otherwise more may be among those.
+        """
+        beyond = (1 + MARGIN) * max(last.step_seconds, self.fastest.step_seconds if self.fastest else 0.0)
+        return not self._unknown.size or (complete and beyond <= self.step.horizon)
+
+    @cached_property
+    def _unknown(self) -> np.ndarray:
+        return np.flatnonzero(~self.step.known)
+
+    @cached_property
+    def whole(self) -> Candidates:
+        """The same plans with all their seconds known; what was replayed stays known."""
+        if not self._unknown.size:
+            return self
+        assert self.job.cluster is not None
+        step = with_seconds(self.job, self.job.cluster, self.space, self.step, self._unknown)
+        every = Candidates(self.job, self.space, step, self.goal, self.by_layer)
+        every._known, every._moved, every._known_then = self._known, self._moved, self._known_then
+        every.choice_ids, every.one_choice = self.choice_ids, self.one_choice
+        every.families = self.families.priced(step)
+        within = self.step.horizon
+        certain = {look: found for look, found in self._chosen.items() if found and found.step_seconds <= within}
+        every._chosen = dict(certain)
+        if self.fastest is not None and self.reaches(self.fastest, complete=True):
+            every.plain, every.own, every.fastest = self.plain, self.own, self.fastest
+        return every
 
     def _is_tight(self, row: int) -> bool:
         return bool(self.step.memory[row] > self.memory_limit)

@@ -15,9 +15,9 @@ import numpy as np
 
 from heddle.planning.layer_memory.families import Families
 from heddle.planning.search.objective import SearchGoal
+from heddle.planning.search.pricing import SpaceCosts
 from heddle.planning.search.replayed import ReplayedPlans
 from heddle.planning.search.space import Space
-from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.distinct import by_group
 from heddle.simulating.simulation import Simulation
 from heddle.spec.job import Job
@@ -39,7 +39,7 @@ class PlansOfChoices(ReplayedPlans):
     """The same plans, choice by choice."""
 
     def __init__(
-        self, job: Job, space: Space, step: StepCosts, goal: SearchGoal, by_layer: bool | None = False
+        self, job: Job, space: Space, step: SpaceCosts, goal: SearchGoal, by_layer: bool | None = False
     ) -> None:
         super().__init__(job, space, step, goal)
         self.by_layer = by_layer  # whether layers may choose for themselves; None: where that may pay

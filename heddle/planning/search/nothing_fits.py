@@ -16,9 +16,8 @@ from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.describe import in_words, recompute_in_words
 from heddle.planning.search.given import Fixed
 from heddle.planning.search.objective import SearchGoal
-from heddle.planning.search.pricing import priced
+from heddle.planning.search.pricing import SpaceCosts, priced
 from heddle.planning.search.space import Space
-from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -55,7 +54,7 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     )
 
 
-def _smallest(job: Job, space: Space, step: StepCosts) -> Simulation:
+def _smallest(job: Job, space: Space, step: SpaceCosts) -> Simulation:
     """The plan that holds least on its fullest device: what is left out holds more at least."""
     found: Simulation | None = None
     for row in np.argsort(step.memory_at_least):
@@ -128,7 +127,7 @@ def _enough_nodes(job: Job, cluster: Cluster, goal: SearchGoal, most: int, own: 
 
 
 def _first_that_fits(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed, own: bool) -> Plan | None:
-    space, step = priced(job, cluster, counts, fixed)
+    space, step = priced(job, cluster, counts, fixed, "fitting")
     job = replace(job, cluster=cluster, plan=None)
     candidates = Candidates(job, space, step, SearchGoal("fastest", fixed))
     rows = candidates.rows[np.argsort(step.seconds[candidates.rows])]

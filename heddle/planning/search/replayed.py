@@ -18,9 +18,10 @@ from heddle.cost.work import work_of
 from heddle.format import GIB
 from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import SearchGoal
+from heddle.planning.search.pricing import SpaceCosts
 from heddle.planning.search.refine import balanced, fewest_that_fit
 from heddle.planning.search.space import Space
-from heddle.simulating.closed_form import StepCosts, balancing_saves
+from heddle.simulating.closed_form import balancing_saves
 from heddle.simulating.distinct import distinct
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.spec.axes import DEGREES
@@ -35,7 +36,7 @@ EACH = 8  # of them that may be of one choice
 class ReplayedPlans:
     """The plans of a space that may fit and meet the deadline, each replayed at most once."""
 
-    def __init__(self, job: Job, space: Space, step: StepCosts, goal: SearchGoal) -> None:
+    def __init__(self, job: Job, space: Space, step: SpaceCosts, goal: SearchGoal) -> None:
         self.job, self.space, self.step, self.goal = job, space, step, goal
         self.limit = goal.limit(job)
         self.rows = np.flatnonzero(step.fits & (step.at_least <= self.limit))
@@ -50,7 +51,7 @@ class ReplayedPlans:
         seconds = np.array(self.step.seconds, dtype=float)
         cluster = self.job.cluster
         assert cluster is not None
-        deep = self.rows[self.space.columns["pipeline"][self.rows] > 1]
+        deep = self.rows[(self.space.columns["pipeline"][self.rows] > 1) & self.step.known[self.rows]]
         if len(deep) and "stages" not in self.goal.fixed and cluster.cores is None:
             work = work_of(self.job, cluster, self.space.take(deep).work_columns())
             seconds[deep] -= balancing_saves(work, cluster)
