@@ -6,6 +6,7 @@ A search asks this first. What is too large, or too slow, by the mean is so for 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -49,13 +50,22 @@ class MeanBytes:
         self.shape_of = tuple(shape_of)
         degrees = (work.tensor, work.context, work.pipeline, work.data, work.expert, work.whole_experts)
         self.states = _of_each(once(work, (*degrees, work.zero, work.sharing), _states), len(work))[0]
+        self.work, self.words = work, words
 
-        def saved(some: Work) -> tuple[np.ndarray, ...]:
+    @cached_property
+    def saved(self) -> np.ndarray:
+        """What a microbatch leaves in a layer, by shape, word and split."""
+
+        def of_a_layer(some: Work) -> tuple[np.ndarray, ...]:
             every = [memory.layer_activations(one).by_word for _, one in some.each_shape]
-            return tuple(np.broadcast_to(each[word], len(some)) for each in every for word in words)
+            return tuple(np.broadcast_to(each[word], len(some)) for each in every for word in self.words)
 
-        kept = np.stack(_of_each(once(work, layer_fields(work), saved), len(work)))
-        self.saved = kept.reshape(-1, len(words), len(work))  # by shape, word and split
+        kept = np.stack(_of_each(once(self.work, layer_fields(self.work), of_a_layer), len(self.work)))
+        return kept.reshape(-1, len(self.words), len(self.work))
+
+    def states_of(self, rows: np.ndarray) -> np.ndarray:
+        """Without activations, for each split."""
+        return np.asarray(self.states[rows][:, None, None])
 
     def of(self, rows: np.ndarray, words: Sequence[int], orders: Sequence[tuple[int, int, int, int]]) -> np.ndarray:
         """For each split, order of work and word; orders: stages, chunks per rank, microbatches, schedule."""
@@ -63,7 +73,7 @@ class MeanBytes:
             return np.zeros((len(rows), 0, len(words)))
         flights = np.stack([mean_flights(self.shape_of, *order) for order in orders])
         left = np.tensordot(flights, self.saved[:, list(words)][:, :, rows], axes=1)  # by order, word and split
-        return np.asarray(self.states[rows][:, None, None] + left.transpose(2, 0, 1))
+        return np.asarray(self.states_of(rows) + left.transpose(2, 0, 1))
 
 
 def _states(work: Work) -> tuple[np.ndarray]:

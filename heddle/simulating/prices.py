@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -111,12 +111,19 @@ class KnownPrices(NamedTuple):
         return Prices(seconds, held, self.orders.of(chunk), self.splits.of(chunk), smallest)
 
 
-def layer_fields(work: Work) -> list[Column]:
+def layer_fields(work: Work) -> list[Any]:
     """The fields of a plan that the price of a layer depends on."""
     # gradients are added up from the second microbatch on; weights may become 8 bits once for all of them
     samples = work.data * work.microbatch
     several = samples if np.any(work.fp8) else np.less(samples, work.batch).astype(np.int64)
-    fields = [work.tensor, work.context, work.context_exchange, work.context_inner, work.expert, work.whole_experts]
+    fields: list[Any] = [
+        work.tensor,
+        work.context,
+        work.context_exchange,
+        work.context_inner,
+        work.expert,
+        work.whole_experts,
+    ]
     fields += [work.microbatch, work.sequence_parallel, several, np.greater(work.pipeline, 1).astype(np.int64)]
     return [*fields, work.world, work.scatter]
 

@@ -71,7 +71,7 @@ def mean_flights(
     shape_of: tuple[int, ...], pipeline: int, virtual: int, microbatches: int, schedule: int
 ) -> np.ndarray:
     """Layers of each shape that a rank has times the microbatches in flight at its first backward, as a mean."""
-    return _ranks(shape_of, pipeline, virtual, microbatches, schedule)[1].sum(axis=0) / pipeline
+    return np.asarray(_ranks(shape_of, pipeline, virtual, microbatches, schedule)[1].sum(axis=0) / pipeline)
 
 
 @lru_cache(maxsize=8192)

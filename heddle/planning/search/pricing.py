@@ -21,6 +21,7 @@ from heddle.spec.job import Job
 
 NEAR = 8192  # plans that fit whose seconds are asked for first: those of the least work
 REACH = 1.1  # times what the quickest of these takes: what works no longer than that is promising
+MANY = 16_384  # splits whose activations are looked at before their plans are written: of fewer that takes longer
 NONE, FULL = RECOMPUTE.index("none"), RECOMPUTE.index("full")
 
 # All legal plans; those that may fit, and one for each split in which layers may choose for themselves; and of those
@@ -129,12 +130,14 @@ class _Floors:
         space = Space(self.job.model.layers, columns | like, self.fixed, np.zeros(len(splits)))
         work = work_of(self.job, self.cluster, space.work_columns())
         held = MeanBytes(work, self.job.model.shape_of, RECOMPUTE)
+        many = len(splits) >= MANY
         chooses = for_layers_to_choose(columns | {"recompute": like["recompute"]})
 
         def kept(group: Group) -> tuple[np.ndarray, np.ndarray]:
             orders = [(group.pipeline, form.virtual, group.microbatches, form.schedule) for form in group.forms]
             words = [FULL if word == SOME else word for word in group.words]
-            least = held.of(group.rows, words, orders)
+            shape = len(group.rows), len(orders), len(words)
+            least = held.of(group.rows, words, orders) if many else np.broadcast_to(held.states_of(group.rows), shape)
             wanted = least <= self.limit
             if NONE in group.words:
                 wanted[chooses[group.rows], :, group.words.index(NONE)] = True
