@@ -15,6 +15,7 @@ from heddle.planning.layer_memory.smallest import smallest_by_layer
 from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.describe import in_words, recompute_in_words
 from heddle.planning.search.given import Fixed
+from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import SearchGoal
 from heddle.planning.search.pricing import SpaceCosts, priced
 from heddle.planning.search.space import Space
@@ -39,6 +40,8 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     lean = smallest_by_layer(job, space) if own else None
     if lean is not None and lean.worst < smallest.worst:
         smallest = lean
+    # where some layers recompute because of memory, what does not fit is no plan of its own
+    legal = int(np.sum(space.columns["recompute"] != SOME))
     breakdown = smallest.memory[smallest.fullest]
     needs, has = smallest.worst / GIB, cluster.device.memory_gib
     largest = max(breakdown._fields, key=lambda name: float(getattr(breakdown, name)))
@@ -46,7 +49,7 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     if needs <= LARGER * has or not ways:
         ways.append(f"{needs:.4g} GiB per device")
     return HeddleError(
-        f"Of {len(space):,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
+        f"Of {legal:,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
         f"{has:.4g} GiB.",
         f"That is {_plan_in_words(smallest.plan)}; most of it is {largest}, "
         f"{float(getattr(breakdown, largest)) / GIB:.4g} GiB.",
