@@ -38,17 +38,22 @@ def how_to_install(extra: str) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Name what the user probably meant: "Did you mean 'layers'? Known: …"."""
     options = sorted(known)
-    # What is known may come from a file of any size: ten thousand are compared in half a second, and 1,600 characters
-    # fill a dozen lines.
-    word, compared = word[:100], options[:10_000]
-    # 'h100' is a part of 'dgx-h100', though it is spelt more like 'gh200'.
-    parts = [option for option in compared if len(word) > 2 and word.lower() in option.lower()]
-    close = difflib.get_close_matches(word, parts, n=1, cutoff=0) or difflib.get_close_matches(word, compared, n=1)
+    # What is known may come from a file of any size: 1,600 characters fill a dozen lines.
     room = itertools.accumulate(len(option[:40]) + 2 for option in options[:60])
     shown = sum(used <= 1600 for used in room)
     more = f" and {len(options) - shown:,} more" if len(options) > shown else ""
     listed = f"Known: {', '.join(option[:40] for option in options[:shown])}{more}."
-    return f"Did you mean '{close[0]}'? {listed}" if close else listed
+    close = closest(word, options)
+    return listed if close is None else f"Did you mean '{close}'? {listed}"
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The one of some words that the user probably meant; None where none is like it."""
+    word, compared = word[:100], sorted(known)[:10_000]  # which are compared in half a second
+    # 'h100' is a part of 'dgx-h100', though it is spelt more like 'gh200'.
+    parts = [option for option in compared if len(word) > 2 and word.lower() in option.lower()]
+    close = difflib.get_close_matches(word, parts, n=1, cutoff=0) or difflib.get_close_matches(word, compared, n=1)
+    return close[0] if close else None
 
 
 def divisors(n: int, limit: int | None = None) -> list[int]:

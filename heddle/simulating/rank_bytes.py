@@ -67,6 +67,13 @@ def fullest_rank(work: Work, split: Split, saved: Sequence[memory.Saved], loss: 
     return found if len(work) else found[0]
 
 
+def mean_flights(
+    shape_of: tuple[int, ...], pipeline: int, virtual: int, microbatches: int, schedule: int
+) -> np.ndarray:
+    """Layers of each shape that a rank has times the microbatches in flight at its first backward, as a mean."""
+    return np.asarray(_ranks(shape_of, pipeline, virtual, microbatches, schedule)[1].sum(axis=0) / pipeline)
+
+
 @lru_cache(maxsize=8192)
 def _ranks(shape_of: tuple[int, ...], pipeline: int, virtual: int, microbatches: int, schedule: int) -> ShapeCounts:
     """For each rank: layers of each shape, these times the microbatches in flight, and microbatches of one layer."""

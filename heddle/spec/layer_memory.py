@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -27,6 +27,7 @@ OFFLOADED = {
     "optimizer": "the optimizer state, which is updated where it is stored",
 }
 TIERS = ("host", "disk")
+OFFLOAD_WORDS = {"words": tuple(f"{kind}:{tier}" for kind in OFFLOADED for tier in TIERS)}  # of a field
 
 
 class LayerMemory(NamedTuple):
@@ -55,7 +56,7 @@ class LayerRun:
     recompute: Recompute | None = None
     zero: Zero | None = None
     # "input", "activations", "weights" and "optimizer", each with its tier: "optimizer:disk"
-    offload: tuple[str, ...] | None = None
+    offload: tuple[str, ...] | None = field(default=None, metadata=OFFLOAD_WORDS)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[0-9]{1,5}(-[0-9]{1,5})?", self.layers) or not self.numbers:
@@ -75,7 +76,7 @@ class LayerRun:
 
 def check_offload(words: Sequence[str], where: str) -> None:
     """Every word is a kind of memory and a tier, and no kind goes to two."""
-    known = [f"{kind}:{tier}" for kind in OFFLOADED for tier in TIERS]
+    known = OFFLOAD_WORDS["words"]
     for word in words:
         if word not in known:
             raise HeddleError(

@@ -20,6 +20,7 @@ from heddle.schedule.registry import build, like_searched, rule_of, usual
 from heddle.schedule.written import SEARCHED, order_for, placed
 from heddle.spec.axes import AXES, SUMMED
 from heddle.spec.layer_memory import (
+    OFFLOAD_WORDS,
     LayerMemory,
     LayerRun,
     Recompute,
@@ -76,7 +77,7 @@ class Plan:
     stages: tuple[Count, ...] = ()  # layers of each chunk in model order; empty: as even as can be
     recompute: Recompute | tuple[Recompute, ...] = "none"  # one word, or one per layer
     # what leaves the device, and where to: "optimizer:disk"; see heddle.spec.layer_memory
-    offload: tuple[str, ...] = field(default=(), metadata=WHERE_SAID)
+    offload: tuple[str, ...] = field(default=(), metadata=WHERE_SAID | OFFLOAD_WORDS)
     prefetch: Depth = field(default=1, metadata=WHERE_SAID)  # layers whose weights or activations are fetched ahead
     layers: tuple[LayerRun, ...] = field(default=(), metadata=WHERE_SAID)  # those that do otherwise
     # when updates are applied: "synchronous", or late, by one of heddle.schedule.late.UPDATES

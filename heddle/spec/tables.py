@@ -8,7 +8,7 @@ import types
 import typing
 from typing import Annotated, Any, TypeVar
 
-from heddle.errors import HeddleError, nearest, shorten
+from heddle.errors import HeddleError, closest, nearest, shorten
 from heddle.files import read_foreign_json as read_foreign_json
 from heddle.files import read_json as read_json
 from heddle.files import read_toml as read_toml
@@ -58,6 +58,8 @@ def build(cls: type[T], table: dict[str, Any], where: str) -> T:
         raise HeddleError(
             f"[{where}] lacks '{missing[0]}'.", f"Needed: {', '.join(missing)}.", f"Add {missing[0]} = … to [{where}]."
         )
+    for key, value in table.items():
+        _check_listed(fields[key], value, f"{where}.{key}")
     names = {key: fields[key].name for key in table}
     return cls(**{names[key]: _convert(hints[names[key]], value, f"{where}.{key}") for key, value in table.items()})
 
@@ -67,6 +69,13 @@ def check_values(cls: type[T], table: dict[str, Any], where: str) -> None:
     hints = typing.get_type_hints(cls, include_extras=True)
     for key, value in table.items():
         _convert(hints[key], value, f"{where}.{key}")
+
+
+def _check_listed(field: dataclasses.Field[Any], value: Any, where: str) -> None:
+    """Whoever writes one word for a list of known words is shown the list that was meant, with a word that is known."""
+    words = field.metadata.get("words")
+    if words and isinstance(value, str):
+        raise wrong_type(where, value, "a list", f'["{closest(value, words) or words[0]}"]')
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:

@@ -31,7 +31,8 @@ class Lora:
 
     rank: Count = 16
     alpha: Positive | None = None  # of the scale, alpha / rank; None: twice the rank
-    targets: tuple[str, ...] = tuple(TARGETS)  # those of an MLP are passed over where a layer has none
+    # those of an MLP are passed over where a layer has none
+    targets: tuple[str, ...] = field(default=tuple(TARGETS), metadata={"words": tuple(TARGETS)})
     dropout: ShareBelowOne = 0.0  # of what adapters see
     rank_stabilized: bool = False  # alpha / √rank instead (arXiv 2312.03732)
 

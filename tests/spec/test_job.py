@@ -445,6 +445,19 @@ def test_wrong_types_are_told(addition: str, what: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "offered"),
+    [("optimizer", "optimizer:host"), ("optimiser:disk", "optimizer:disk"), ("everything", "input:host")],
+)
+def test_one_word_for_a_list_is_offered_a_list_that_can_be_read(word: str, offered: str) -> None:
+    error = refusal(JOB + f"[plan]\noffload = '{word}'\n")
+    assert error.hint == f'For example offload = ["{offered}"].'
+    recompute = "full" if offered.startswith("input") else "none"
+    read = job_from_tables(tomllib.loads(JOB + f"[plan]\nrecompute = '{recompute}'\n{error.hint[12:-1]}\n"))
+    assert read.plan is not None
+    assert read.plan.offload == (offered,)
+
+
+@pytest.mark.parametrize(
     ("addition", "what", "hint"),
     [
         ("[train]\nprecision = 'bf61'\n", "train.precision = 'bf61' is not known.", "Did you mean 'bf16'?"),

@@ -20,11 +20,10 @@ from heddle.format import GIB
 from heddle.planning.layer_memory.estimates import alike, extra_seconds, leanest_bytes
 from heddle.planning.layer_memory.smallest import lean_plans
 from heddle.planning.layer_memory.solve import best_strategies, within
-from heddle.planning.search.legal import RECOMPUTE
 from heddle.planning.search.objective import MARGIN, SearchGoal
+from heddle.planning.search.pricing import SpaceCosts, for_layers_to_choose
 from heddle.planning.search.refine import balanced_ranks, moved_layer
 from heddle.planning.search.space import Space
-from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.distinct import by_group, distinct
 from heddle.simulating.simulation import Simulation, simulate, simulate_if_fits
 from heddle.spec.job import Job, PlannedJob
@@ -63,14 +62,12 @@ class Families:
     How many families are looked at is a count, not a time: the same job has the same plan on every machine.
     """
 
-    def __init__(self, job: Job, space: Space, step: StepCosts, goal: SearchGoal, rows: np.ndarray) -> None:
+    def __init__(self, job: Job, space: Space, step: SpaceCosts, goal: SearchGoal, rows: np.ndarray) -> None:
         """`rows`: plans of the space; each split among them is a family."""
         self.job, self.space, self.step, self.goal = job, space, step, goal
         self.found: dict[Plan, Simulation | None] = {}  # what came of a plan; None: it does not fit, or is too slow
-        columns = space.columns
-        zero = np.where(columns["data"][rows] * columns["context"][rows] > 1, 1, 0)
-        plain = (columns["recompute"][rows] == RECOMPUTE.index("none")) & (columns["zero"][rows] == zero)
-        self.rows = rows[plain & (step.at_least[rows] <= goal.limit(job))]
+        plain = for_layers_to_choose(space.columns)
+        self.rows = rows[plain[rows] & (step.at_least[rows] <= goal.limit(job))]
         if any(name in goal.fixed for name in BY_LAYER):
             self.rows = self.rows[:0]
         self.estimates: dict[int, Estimate] = {}  # of those that can fit
@@ -98,6 +95,14 @@ class Families:
         some.found, some.estimates, some._known = self.found, self.estimates, self._known
         some._lean, some._leanest, some._of_row = self._lean, self._leanest, self._of_row
         return some
+
+    def priced(self, step: SpaceCosts) -> Families:
+        """The same with more seconds known; what was found stays, and estimates of what was known already."""
+        same = Families(self.job, self.space, step, self.goal, self.rows)
+        same.found, same._of_row, same._lean, same._leanest = self.found, self._of_row, self._lean, self._leanest
+        same.estimates = {row: each for row, each in self.estimates.items() if self.step.known[row]}
+        same._known = {row for row in self._known if self.step.known[row]}
+        return same
 
     @cached_property
     def smallest(self) -> Simulation | None:

@@ -164,11 +164,13 @@ def _changes(best: Plan, sequence: int, experts: bool) -> Iterator[tuple[str, An
     for name in (*DEGREES, "microbatch", "virtual"):
         value = getattr(best, name)
         for other in (2 * value, value // 2):
+            if other < 1:
+                continue
             if name == "context" and best.context == 1 and not worth_sharing(sequence, other):
                 continue  # which nobody asked for
             if name == "expert" and not experts:
                 continue
-            if other >= 1 and (name != "virtual" or best.pipeline > 1):
+            if name != "virtual" or best.pipeline > 1:
                 yield name, other
     if best.tensor > 1:
         yield "sequence", not best.sequence
@@ -203,14 +205,17 @@ def _neighbor(search: Search, name: str, value: Any) -> Neighbor | tuple[str, Si
     candidates = _candidates(search, name, value)
     lists: dict[str, tuple[str, ...]] = {"recompute": RECOMPUTE, "context_exchange": CONTEXT_EXCHANGES}
     wanted = candidates.space.columns[name] == (lists[name].index(value) if name in lists else int(value))
-    if not wanted.any():
+    if not wanted.any() and name not in BY_LAYER:
         return Neighbor(change, None, _no_such_plan(search, name, value))
     some = candidates.among(wanted, name)
     # layers choose for themselves where they do in the best plan, or where nothing fits otherwise
     found = None if search.best.plan.layers else candidates.among(wanted, name, alike=True).hopeful()
     found = found or some.hopeful()
     if found is None:
-        needs, has = some.least_memory / GIB, search.cluster.device.memory_gib
+        least_held = _least_memory(search, name, value) if name in BY_LAYER else some.least_memory
+        needs, has = least_held / GIB, search.cluster.device.memory_gib
+        if needs == np.inf:
+            return Neighbor(change, None, _no_such_plan(search, name, value))
         least = f": at least {needs:.1f} GiB of {has:.4g}" if has < needs else ""
         return Neighbor(change, None, f"does not fit{least}")
     return change, found
@@ -221,8 +226,18 @@ def _candidates(search: Search, name: str, value: Any) -> Candidates:
     if name != "zero" or value == 0:
         return search.candidates
     counts = np.unique(search.space.devices).tolist()
-    space, step = priced(search.job, search.cluster, counts, {**search.goal.fixed, name: value})
+    space, step = priced(search.job, search.cluster, counts, {**search.goal.fixed, name: value}, "fitting")
     return Candidates(search.job, space, step, search.goal)
+
+
+def _least_memory(search: Search, name: str, value: Any) -> float:
+    """Bytes per device that no plan needs less than which has a choice for all of its layers; infinite: there is none.
+
+    Most of what does not fit is not among the candidates.
+    """
+    fixed = {**search.goal.fixed, name: value}
+    step = priced(search.job, search.cluster, np.unique(search.space.devices).tolist(), fixed)[1]
+    return float(np.min(step.memory_at_least, initial=np.inf))
 
 
 def _judged(search: Search, changes: Sequence[str], other: Simulation) -> Neighbor:
@@ -343,19 +358,21 @@ def _fastest(search: Search, job: Job, cluster: Cluster) -> float:
     found = [each for each in (again, *_quickest(search, job, cluster)) if each is not None]
     if not found:  # the plan chosen anew from all
         counts = [search.best.plan.world]
-        anew = Candidates(job, *priced(job, cluster, counts, goal.fixed), goal).fastest
+        anew = Candidates(job, *priced(job, cluster, counts, goal.fixed, "fitting"), goal).fastest
         return np.inf if anew is None else anew.step_seconds
     return min(each.step_seconds for each in found)
 
 
 def _quickest(search: Search, job: Job, cluster: Cluster) -> Iterator[Simulation]:
-    """The quickest there, about, of the plans that are quick here, whether they fit or not."""
-    alike = np.flatnonzero(search.space.devices == search.best.plan.world)
-    rows = alike[np.argsort(search.candidates.step.seconds[alike], kind="stable")[:QUICK]]
-    space = search.space.take(rows)
-    step = closed_form(work_of(job, cluster, space.work_columns()), cluster)
-    fitting = np.flatnonzero(step.fits & (step.memory <= cluster.device.memory_gib * GIB))
-    for row in fitting[np.argsort(step.seconds[fitting], kind="stable")[:TRIED]]:
+    """The quickest there, about, of the plans that are quick here; with more memory, of all that fit then."""
+    space, step = search.space, search.step
+    if cluster.device.memory_gib > search.cluster.device.memory_gib:
+        space, step = priced(job, cluster, [search.best.plan.world], search.goal.fixed, "near")
+    alike = np.flatnonzero(space.devices == search.best.plan.world)
+    space = space.take(alike[np.argsort(step.seconds[alike], kind="stable")[:QUICK]])
+    there = closed_form(work_of(job, cluster, space.work_columns()), cluster)
+    fitting = np.flatnonzero(there.fits & (there.memory <= cluster.device.memory_gib * GIB))
+    for row in fitting[np.argsort(there.seconds[fitting], kind="stable")[:TRIED]]:
         plan = space.plan(int(row))
         found = simulate_if_fits(replace(job, plan=plan))
         if found is not None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.cost.fits import fits
-from heddle.cost.work import work_of
 from heddle.errors import HeddleError
 from heddle.format import GIB
 from heddle.planning.layer_memory.explain import memory_in_words
@@ -17,10 +16,10 @@ from heddle.planning.layer_memory.smallest import lean_plans, smallest_by_layer
 from heddle.planning.search.candidates import Candidates
 from heddle.planning.search.describe import in_words, recompute_in_words
 from heddle.planning.search.given import Fixed
+from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import SearchGoal
-from heddle.planning.search.pricing import priced
+from heddle.planning.search.pricing import SpaceCosts, priced
 from heddle.planning.search.space import Space
-from heddle.simulating.closed_form import StepCosts, closed_form
 from heddle.simulating.simulation import Simulation, simulate
 from heddle.spec.cluster import Cluster
 from heddle.spec.job import Job
@@ -38,10 +37,12 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     """
     own = by_layer and not any(name in goal.fixed for name in BY_LAYER)
     space, step = priced(job, cluster, counts[-1:], goal.fixed)
-    smallest = _smallest(job, space, _at_least(job, cluster, space, step))
+    smallest = _smallest(job, space, step)
     lean = smallest_by_layer(job, space) if own else None
     if lean is not None and lean.worst < smallest.worst:
         smallest = lean
+    # where some layers recompute because of memory, what does not fit is no plan of its own
+    legal = int(np.sum(space.columns["recompute"] != SOME))
     breakdown = smallest.memory[smallest.fullest]
     needs, has = smallest.worst / GIB, cluster.device.memory_gib
     largest = max(breakdown._fields, key=lambda name: float(getattr(breakdown, name)))
@@ -49,7 +50,7 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     if needs <= LARGER * has or not ways:
         ways.append(f"{needs:.4g} GiB per device")
     return HeddleError(
-        f"Of {len(space):,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
+        f"Of {legal:,} legal plans none fits: the smallest needs {needs:.4g} GiB, {cluster.device.name} has "
         f"{has:.4g} GiB.",
         f"That is {_plan_in_words(smallest.plan)}; most of it is {largest}, "
         f"{float(getattr(breakdown, largest)) / GIB:.4g} GiB.",
@@ -57,20 +58,11 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     )
 
 
-def _at_least(job: Job, cluster: Cluster, space: Space, step: StepCosts) -> np.ndarray:
-    """Bytes of each plan's fullest device, counted also for those that were too large to be priced."""
-    at_least, large = step.memory_at_least.copy(), np.flatnonzero(np.isinf(step.seconds))
-    if len(large):
-        work = work_of(job, cluster, space.take(large).work_columns())
-        at_least[large] = closed_form(work, cluster).memory_at_least
-    return at_least
-
-
-def _smallest(job: Job, space: Space, at_least: np.ndarray) -> Simulation:
+def _smallest(job: Job, space: Space, step: SpaceCosts) -> Simulation:
     """The plan that holds least on its fullest device: what is left out holds more at least."""
     found: Simulation | None = None
-    for row in np.argsort(at_least):
-        if found is not None and at_least[row] >= found.worst:
+    for row in np.argsort(step.memory_at_least):
+        if found is not None and step.memory_at_least[row] >= found.worst:
             break
         other = simulate(replace(job, plan=space.plan(int(row))))
         found = other if found is None or other.worst < found.worst else found
@@ -139,7 +131,7 @@ def _enough_nodes(job: Job, cluster: Cluster, goal: SearchGoal, most: int, own: 
 
 
 def _first_that_fits(job: Job, cluster: Cluster, counts: list[int], fixed: Fixed, own: bool) -> Plan | None:
-    space, step = priced(job, cluster, counts, fixed)
+    space, step = priced(job, cluster, counts, fixed, "fitting")
     job = replace(job, cluster=cluster, plan=None)
     candidates = Candidates(job, space, step, SearchGoal("fastest", fixed))
     rows = candidates.rows[np.argsort(step.seconds[candidates.rows])]

@@ -31,10 +31,9 @@ from heddle.planning.search.late import without_update
 from heddle.planning.search.nothing_fits import nothing_fits
 from heddle.planning.search.objective import MARGIN, SearchGoal
 from heddle.planning.search.ordered import without_order
-from heddle.planning.search.pricing import priced
+from heddle.planning.search.pricing import Scope, SpaceCosts, priced
 from heddle.planning.search.space import Space
 from heddle.schedule.registry import BY_DEFAULT, NAMES
-from heddle.simulating.closed_form import StepCosts
 from heddle.simulating.simulation import Simulation, simulate_if_fits
 from heddle.spec.axes import DEGREES
 from heddle.spec.cluster import Cluster
@@ -67,7 +66,7 @@ class Search:
     considered: int
     feasible: int
     seconds: float
-    candidates: Candidates = field(repr=False)
+    promising: Candidates = field(repr=False)  # what was found among
     searched: tuple[Simulation, ...] = ()  # with orders found for them, if fixed to schedule = "searched"
     late: tuple[Simulation, ...] = ()  # faster ones with late updates, if allowed; the fastest first
 
@@ -87,12 +86,17 @@ class Search:
         return (self.late or self.searched or self.plans)[0]
 
     @property
+    def candidates(self) -> Candidates:
+        """All plans that fit, or whose layers may choose for themselves; priced when that is first asked for."""
+        return self.promising.whole
+
+    @property
     def space(self) -> Space:
-        """All legal plans."""
+        """These."""
         return self.candidates.space
 
     @property
-    def step(self) -> StepCosts:
+    def step(self) -> SpaceCosts:
         """What each of them takes and holds, in closed form."""
         return self.candidates.step
 
@@ -147,7 +151,10 @@ class Search:
             return None
         places = {each.plan: place for place, each in enumerate(self.plans, 1)}
         at_best = places.get(own.plan, 2)  # only the first choice comes before plans that are as good, or faster
-        return 1 if at_best == 1 else max(at_best, 1 + self.candidates.better_than(own))
+        if at_best == 1:
+            return 1
+        near = self.promising.reaches(own, complete=True)
+        return max(at_best, 1 + (self.promising if near else self.candidates).better_than(own))
 
     @cached_property
     def front(self) -> tuple[Point, ...]:
@@ -212,7 +219,8 @@ class Search:
         if best.pipeline == 1 or "schedule" in self.goal.fixed:
             return None
         split = {name: getattr(best, name) for name in (*DEGREES, "microbatch")}
-        space, step = priced(self.job, self.cluster, [best.world], {**self.goal.fixed, **split, "schedule": ALL})
+        fixed = {**self.goal.fixed, **split, "schedule": ALL}
+        space, step = priced(self.job, self.cluster, [best.world], fixed, "fitting")
         every = Candidates(self.job, space, step, self.goal, self.candidates.by_layer)
         usual = [NAMES.index(name) for name in BY_DEFAULT]
         return every.among(~np.isin(space.columns["schedule"], usual))
@@ -290,13 +298,18 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
     counts = device_counts(cluster, goal, request.devices)
     check_fixed(job.model, job.sequence, job.train.global_batch, counts, goal.fixed)
     considered = 0
+    alone = goal.objective == "fastest" and goal.days is None and cluster.cores is None
+    scope: Scope = "near" if alone else "fitting"
     for group in groups(job, cluster, goal, counts):
-        space, step = priced(job, cluster, group, goal.fixed)
+        space, step = priced(job, cluster, group, goal.fixed, scope)
         candidates = Candidates(job, space, step, goal, by_layer)
         # what fits in closed form by a hair may not when it is looked at exactly
         best = candidates.fastest
         legal, feasible = candidates.counted  # whatever is looked at after the best is found
         choices = candidates.choices(top)
+        if best is None or not candidates.reaches(choices[-1].best, len(choices) == top):
+            candidates = candidates.whole
+            best, choices = candidates.fastest, candidates.choices(top)
         considered += legal
         if choices:
             break
@@ -318,7 +331,7 @@ def search(job: Job, request: PlanRequest | None = None) -> Search:
         considered=considered,
         feasible=feasible,
         seconds=time.perf_counter() - began,
-        candidates=candidates,
+        promising=candidates,
     )
 
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from heddle.cost.plan_columns import exchange_columns
-from heddle.planning.fields import Use, default, over_cluster
-from heddle.planning.search.expert_space import experts_come_out, whole_experts
-from heddle.planning.search.given import GIVEN, Fixed, schedules_of, zero_levels
-from heddle.planning.search.legal import RECOMPUTE, SOME, choices_of, degrees_of
+from heddle.planning.fields import default
+from heddle.planning.search.expert_space import whole_experts
+from heddle.planning.search.given import GIVEN, Fixed
+from heddle.planning.search.legal import RECOMPUTE, SOME
+from heddle.planning.search.splits import CHOSEN, Keep, legal_splits, plans_of
 from heddle.schedule import NAMES, RULES, ChunkPlacement
 from heddle.spec.axes import AXES
 from heddle.spec.layer_memory import Recompute
@@ -29,8 +29,6 @@ from heddle.spec.model import ModelSpec
 from heddle.spec.plan import Plan
 from heddle.spec.rules.even import even_stages
 from heddle.spec.software import CONTEXT_EXCHANGES
-
-CHOSEN = tuple(name for name in over_cluster(Use.CHOSEN) if name != "schedule")  # schedules make rows of their own
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ class Space:
     layers: int
     columns: dict[str, np.ndarray]
     fixed: Fixed
+    floor: np.ndarray  # bytes that ranks hold at least as a mean, where that was asked for
+    left_out: int = 0  # legal plans that are not here: too large to be worth a row
 
     def __len__(self) -> int:
         return len(self.columns["tensor"])
@@ -54,7 +54,8 @@ class Space:
 
     def take(self, rows: np.ndarray) -> Space:
         """Some of them."""
-        return replace(self, columns={name: column[rows] for name, column in self.columns.items()})
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        return replace(self, columns=columns, floor=self.floor[rows])
 
     def plan(self, index: int, more: int = 0) -> Plan:
         """One of them, as a plan; with so many more layers of each rank that recompute, where some do."""
@@ -137,58 +138,23 @@ class Space:
 
 
 def legal_space(
-    model: ModelSpec, sequence: int, batch: int, counts: Iterable[int], fixed: Fixed, node: int | None = None
+    model: ModelSpec,
+    sequence: int,
+    batch: int,
+    counts: Iterable[int],
+    fixed: Fixed,
+    node: int | None = None,
+    keep: Keep | None = None,
 ) -> Space:
     """Every legal plan for any of these numbers of devices that has the fixed fields; `node`: devices of one.
 
-    Replicas in one node may share what ZeRO-2 and 3 shard by themselves.
+    Replicas in one node may share what ZeRO-2 and 3 shard by themselves. `keep`: which of the plans are worth a row.
     """
-    every = degrees_of(model, sequence, batch, counts, fixed)
-    rows = [choices_of(model, sequence, batch, degrees, fixed, node) for degrees in every]
-    columns = dict(zip(CHOSEN, _joined([row for row in rows if all(row.values())]), strict=True))
-    least = 1 if "zero_within" in fixed else 2  # below that little is gathered, and nothing waits for it
-    whole = whole_experts(columns)
-    useful = (columns["zero_within"] == 0) | ((columns["zero"] >= least) & (columns["expert"] == 1) & ~whole)
-    useful &= experts_come_out(columns, sequence)
-    columns = _with_schedules(columns, useful, batch, fixed)
-    if model.own:  # nobody can put off the products of somebody else's layers
-        whole = np.isin(columns["schedule"], [n for n, rule in enumerate(RULES.values()) if not rule.splits])
-        columns = {name: column[whole] for name, column in columns.items()}
+    splits = legal_splits(model, sequence, batch, counts, fixed, node)
+    kept = keep(splits) if keep is not None and len(splits) else None
+    columns, floor, left_out = plans_of(splits, batch, fixed, not model.own, kept)
     columns["recomputed"] = np.zeros_like(columns["tensor"])
-    return Space(model.layers, columns, fixed)
-
-
-def _joined(rows: Sequence[dict[str, list[int]]]) -> np.ndarray:
-    """All combinations of what each column may be, row after row: each number is written once, where it stays."""
-    shapes = [tuple(len(row[name]) for name in CHOSEN) for row in rows]
-    ends = np.cumsum([0, *(prod(shape) for shape in shapes)])
-    joined = np.empty((len(CHOSEN), ends[-1]), dtype=np.int32)
-    for row, shape, (start, end) in zip(rows, shapes, pairwise(ends), strict=True):
-        for place, name in enumerate(CHOSEN):
-            along = [1] * len(shape)
-            along[place] = -1
-            joined[place, start:end].reshape(shape)[...] = np.array(row[name]).reshape(along)
-    return joined
-
-
-def _with_schedules(
-    columns: dict[str, np.ndarray], useful: np.ndarray, batch: int, fixed: Fixed
-) -> dict[str, np.ndarray]:
-    """Every useful plan with each of the schedules that can run it; a pipeline of one stage with the first."""
-    names = schedules_of(fixed)
-    pipeline, virtual = columns["pipeline"], columns["virtual"]
-    microbatches = batch // np.maximum(columns["data"] * columns["microbatch"], 1)
-    rows, schedules = [], []
-    for name in names:
-        rule = RULES[name]
-        legal = useful & (virtual >= rule.usual_virtual) & (virtual <= (rule.most_virtual or np.inf))
-        legal &= np.where(pipeline > 1, microbatches >= rule.microbatches_per_rank * pipeline, name == names[0])
-        legal &= (pipeline == 1) | np.isin(columns["zero"], zero_levels((2, 2), name, fixed))
-        rows.append(np.flatnonzero(legal))
-        schedules.append(np.full(len(rows[-1]), NAMES.index(name), dtype=np.int32))
-    taken, schedule = np.concatenate(rows), np.concatenate(schedules)
-    order = np.argsort(taken, kind="stable")
-    return {name: column[taken[order]] for name, column in columns.items()} | {"schedule": schedule[order]}
+    return Space(model.layers, columns, fixed, floor, left_out)
 
 
 def recompute_number(plan: Plan) -> int:

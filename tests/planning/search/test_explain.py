@@ -215,3 +215,12 @@ def test_headlines_name_what_leaves_the_device_and_what_comes_late():
     apart = Plan(data=2, local_steps=10, compress_gradients="int8", microbatch=4)
     assert in_words(apart).endswith("replicas meet every 10 steps, gradients in int8")
     assert beyond_the_split(Plan()) == []
+
+
+def test_long_samples_that_no_devices_share_are_explained():
+    cluster = cluster_from_table({"preset": "dgx-h100"})
+    model = ModelSpec(layers=4, hidden=512, heads=4, vocab=1000, sequence=16_384)
+    job = Job(model=model, data=Data(text="x"), cluster=cluster, train=Train(global_batch=64, precision="bf16"))
+    found = heddle.plan(job)
+    assert found.best.plan.context == 1
+    assert explain(found).neighbors

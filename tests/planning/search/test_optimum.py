@@ -7,6 +7,7 @@ import pytest
 
 import heddle
 from heddle.errors import HeddleError
+from heddle.planning.search import pricing
 from heddle.planning.search.legal import SOME
 from heddle.planning.search.objective import MARGIN
 from heddle.planning.search.pricing import priced
@@ -126,17 +127,50 @@ def test_nothing_fits_and_more_nodes_cannot_be_split_as_asked():
         heddle.plan(job, by_layer=False, fixed={"tensor": 2})
 
 
-def test_plans_that_are_far_too_large_are_not_priced_and_none_of_them_fits():
-    unpriced = 0
+@pytest.mark.parametrize("many", [0, pricing.MANY])
+def test_what_a_search_leaves_out_does_not_fit_and_what_is_not_priced_takes_longer(many, monkeypatch):
+    monkeypatch.setattr(pricing, "MANY", many)
+    left_out = unpriced = 0
     for seed in range(100, 112):
         job = random_job(np.random.default_rng(seed), experts=True)
-        tight = replace(job.cluster, device=replace(job.cluster.device, memory_gib=job.cluster.device.memory_gib / 8))
-        space, step = priced(job, tight, [tight.world], {})
-        for row in np.flatnonzero(np.isinf(step.seconds))[:20]:
-            held = simulate(replace(job, plan=space.plan(int(row)), cluster=tight)).worst
-            assert held >= step.memory_at_least[row] > 2 * tight.device.memory_gib * 2**30
-            unpriced += 1
+        every, whole = priced(job, job.cluster, [job.cluster.world], {})
+        some, near = priced(job, job.cluster, [job.cluster.world], {}, "near")
+        kept = {some.plan(row) for row in range(len(some))}
+        left_out += some.left_out
+        assert some.left_out == sum(
+            every.plan(row) not in kept for row in np.flatnonzero(every.columns["recompute"] != SOME)
+        )
+        for row in np.flatnonzero(whole.fits):
+            if every.plan(int(row)) not in kept:
+                assert simulate_if_fits(replace(job, plan=every.plan(int(row)))) is None
+        for row in range(0, len(some), 7):
+            exact = simulate(replace(job, plan=some.plan(row)))
+            assert near.memory_at_least[row] <= exact.worst * (1 + 1e-9)
+            if np.isfinite(near.at_least[row]):
+                assert near.at_least[row] <= exact.step_seconds * (1 + 1e-9)
+            unpriced += not near.fits[row]
+    assert left_out > 20 or many
     assert unpriced > 20
+
+
+def test_seconds_that_a_search_does_not_ask_for_are_bounded_from_below(monkeypatch):
+    monkeypatch.setattr(pricing, "NEAR", 4)
+    unknown = 0
+    for seed in range(100, 112):
+        job = random_job(np.random.default_rng(seed), experts=seed % 2 > 0)
+        found = heddle.plan(job)
+        some, near = priced(job, job.cluster, [job.cluster.world], {}, "near")
+        for row in np.flatnonzero(~near.known)[::5]:
+            assert near.at_least[row] <= simulate(replace(job, plan=some.plan(int(row)))).step_seconds * (1 + 1e-9)
+            unknown += 1
+        monkeypatch.setattr(pricing, "NEAR", 10**9)
+        same = heddle.plan(job)
+        monkeypatch.setattr(pricing, "NEAR", 4)
+        assert found.plans == same.plans
+        assert (found.considered, found.feasible) == (same.considered, same.feasible)
+        assert [found.rank(each.plan) for each in found.plans] == [same.rank(each.plan) for each in same.plans]
+        assert found.front == same.front
+    assert unknown > 20
 
 
 @pytest.mark.slow
