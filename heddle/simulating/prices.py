@@ -45,14 +45,14 @@ class LayerSeconds(NamedTuple):
         return cls(layer, *ends, between_stages(cluster, work), costs if work.shapes else ())
 
 
-class LayerBytes(NamedTuple):
+class PricedBytes(NamedTuple):
     """Bytes of one microbatch in a layer and at the ends of the model."""
 
     held: Among[HeldBytes]
     each: tuple[memory.Saved, ...]  # of each shape, where layers differ
 
     @classmethod
-    def of(cls, work: Work) -> LayerBytes:
+    def of(cls, work: Work) -> PricedBytes:
         """Of all plans of `work`."""
         saved = tuple(memory.layer_activations(one) for _, one in work.each_shape)
         ends = end_memory.end_activations(work)
@@ -68,20 +68,20 @@ class Prices(NamedTuple):
     """What is known of some plans; what was not asked for has no prices."""
 
     seconds: LayerSeconds
-    bytes: LayerBytes
+    bytes: PricedBytes
     orders: Orders
     split: Split
     smallest: Work  # the plans' work as if its layers had as few parameters as can be
 
 
-NO_SECONDS, NO_BYTES = cast("LayerSeconds", None), cast("LayerBytes", None)
+NO_SECONDS, NO_BYTES = cast("LayerSeconds", None), cast("PricedBytes", None)
 
 
 class KnownPrices(NamedTuple):
     """What depends on few fields of a plan each."""
 
     seconds: Once[LayerSeconds] | None
-    bytes: Once[LayerBytes] | None
+    bytes: Once[PricedBytes] | None
     orders: Once[Orders]
     splits: Once[Split]
 
@@ -92,7 +92,7 @@ class KnownPrices(NamedTuple):
         partly = bool(np.any((work.full > 0) & (work.full < 1)))
         return cls(
             once(work, layer, lambda some: LayerSeconds.of(some, cluster)) if seconds else None,
-            once(work, layer, LayerBytes.of) if held else None,
+            once(work, layer, PricedBytes.of) if held else None,
             once(work, (p, work.virtual, work.schedule, d * work.microbatch), lambda some: orders_of(some, partly)),
             once(work, (t, c, p, d, x, whole, work.zero, work.sharing), lambda some: split_of(some, cluster)),
         )
@@ -149,7 +149,7 @@ class _Runs:
         every = Among(prices.layer.mean, layer, prices.layer.most)
         return prices._replace(layer=every, slowest=slowest_rank(prices.each, self.work))
 
-    def bytes(self, prices: LayerBytes, distinct: LayerBytes) -> LayerBytes:
+    def bytes(self, prices: PricedBytes, distinct: PricedBytes) -> PricedBytes:
         """`prices`: of each plan, from the `distinct` ones."""
         saved = memory.Saved(*self.least(zip(*distinct.each, strict=True)))
         held = prices.held.least.saved

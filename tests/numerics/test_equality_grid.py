@@ -800,7 +800,10 @@ def laid_beside(world: World, name: str) -> Comparison:
 
 
 # Every value is met with NCCL's rules, in test_strict_transport.py; here what further pairs of mechanisms need.
-@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - (covering(CELLS) - covering(CELLS, pairs=False))))
+PAIRED = {name for name in covering(CELLS) - covering(CELLS, pairs=False) if CELLS[name][1].world <= 4}
+
+
+@pytest.mark.parametrize("name", thinned(CELLS, slow=CELLS.keys() - PAIRED))
 def test_a_plan_learns_what_one_device_learns(world, name):
     comparison = laid_beside(world, name)
     assert len(comparison.losses) == STEPS
@@ -849,6 +852,7 @@ def test_a_plan_learns_the_same_however_uneven_experts_are_used(world, name):
 LATER = [
     *((name, "fp16") for name in ("data2-zero1", "pipeline2-virtual2", "context2-ring", "all")),
     *((name, "bf16") for name in ("tensor2-seq", "data2-zero3", "zb-v-tied", "context2-gather-zero1")),
+    *((name, "fp16") for name in ("tensor2-seq", "context2-gather-zero1")),
 ]
 
 

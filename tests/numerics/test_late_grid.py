@@ -93,7 +93,7 @@ HEAVY = (
 # Their rules are followed by others, with fewer processes.
 SLOW = (
     *("pipedream2-tensor2-data2", "2bw3-data2-zero1", "replay2-tensor2", "ouroboros4-tied"),
-    "ouroboros2-context2-gather-data2",
+    *("ouroboros2-context2-gather-data2", "ouroboros2-tensor2-warm-up", "ouroboros3-data2-zero1"),
 )
 
 

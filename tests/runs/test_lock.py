@@ -147,6 +147,7 @@ def test_a_file_system_without_locks_is_told_of_and_used(tmp_path, monkeypatch):
 
 
 @pytest.mark.dist
+@pytest.mark.slow
 def test_a_second_resume_changes_nothing_and_the_first_goes_on(tmp_path):
     write_job(tmp_path)
     long = under({"data": 2}, "r", "train.steps=100000", "train.save_every=1")

@@ -93,7 +93,7 @@ def test_equal_layers_need_no_run() -> None:
         ({"layers": [{"layers": "5-3"}]}, "names the layers '5-3'", "0-5"),
         ({"layers": [{"layers": "0-999999999"}]}, "names the layers '0-999999999'", "0-5"),
         ({"layers": [{"layers": 2}]}, "plan.layers[0].layers = 2 has the wrong type", 'layers = "2"'),
-        ({"offload": "optimizer:disk"}, "has the wrong type", "offload = ['optimizer:disk']"),
+        ({"offload": "optimizer:disk"}, "has the wrong type", 'offload = ["optimizer:disk"]'),
         ({"layers": [{"layers": "1", "zero": "3"}]}, "zero = '3' is not known", "0, 1, 2, 3, without quotes"),
         ({"schedule": "1f1b", "context_exchange": 5}, "context_exchange = 5 is not known", "2d, in quotes"),
         ({"layers": [{"layers": "two"}]}, "names the layers 'two'", "0-5"),

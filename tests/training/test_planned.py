@@ -74,7 +74,7 @@ def check(model, machine, batch, objective):
         assert held == pytest.approx(predicted, rel=0.02, abs=512 + rows)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(models, machines, st.sampled_from([1, 4, 6, 12]), objectives)
 def test_every_plan_passes_a_dry_run(model, machine, batch, objective):
     check(model, machine, batch, objective)

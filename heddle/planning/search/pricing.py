@@ -13,7 +13,7 @@ from heddle.format import GIB
 from heddle.planning.search.given import Fixed
 from heddle.planning.search.legal import RECOMPUTE, SOME
 from heddle.planning.search.space import Space, legal_space
-from heddle.planning.search.splits import Group, Kept, Splits
+from heddle.planning.search.splits import Kept, SplitGroup, Splits
 from heddle.simulating.closed_form import closed_form, recomputing_least, step_bytes, step_seconds
 from heddle.simulating.floors import MeanBytes, least_seconds
 from heddle.spec.cluster import Cluster
@@ -133,7 +133,7 @@ class _Floors:
         many = len(splits) >= MANY
         chooses = for_layers_to_choose(columns | {"recompute": like["recompute"]})
 
-        def kept(group: Group) -> tuple[np.ndarray, np.ndarray]:
+        def kept(group: SplitGroup) -> tuple[np.ndarray, np.ndarray]:
             orders = [(group.pipeline, form.virtual, group.microbatches, form.schedule) for form in group.forms]
             words = [FULL if word == SOME else word for word in group.words]
             shape = len(group.rows), len(orders), len(words)

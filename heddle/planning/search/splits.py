@@ -48,7 +48,7 @@ class Splits(NamedTuple):
         return len(self.outer)
 
 
-class Group(NamedTuple):
+class SplitGroup(NamedTuple):
     """Splits that have the same plans."""
 
     rows: np.ndarray
@@ -59,7 +59,7 @@ class Group(NamedTuple):
 
 
 # for each split, form and word: whether that plan is worth a row, and bytes that it holds at least
-Kept = Callable[[Group], tuple[np.ndarray, np.ndarray]]
+Kept = Callable[[SplitGroup], tuple[np.ndarray, np.ndarray]]
 Keep = Callable[[Splits], Kept]
 
 
@@ -131,7 +131,7 @@ def plans_of(
     return columns, floor, left_out
 
 
-def _groups(splits: Splits, batch: int, fixed: Fixed, may_split: bool) -> Iterable[Group]:
+def _groups(splits: Splits, batch: int, fixed: Fixed, may_split: bool) -> Iterable[SplitGroup]:
     columns = splits.columns
     if not len(splits):
         return
@@ -140,7 +140,7 @@ def _groups(splits: Splits, batch: int, fixed: Fixed, may_split: bool) -> Iterab
     for one, rows in zip(first, by_group(group), strict=True):
         pipeline, count, zero = int(columns["pipeline"][one]), int(microbatches[one]), int(columns["zero"][one])
         forms = _forms(splits.virtuals[pipeline], (pipeline, count, zero), fixed, may_split)
-        yield Group(rows, pipeline, count, forms, splits.words[pipeline])
+        yield SplitGroup(rows, pipeline, count, forms, splits.words[pipeline])
 
 
 def _forms(virtuals: list[int], split: tuple[int, int, int], fixed: Fixed, may_split: bool) -> list[Form]:

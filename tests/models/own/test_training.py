@@ -63,10 +63,8 @@ CELLS: dict[str, tuple[str, Plan]] = {
 }
 
 
-USUAL = (  # every mechanism once; those of transformers are imported by each process, which takes the longest
-    "research-data2-zero2",
+USUAL = (  # most mechanisms once; those of transformers are imported by each process, which takes the longest
     "research-data2-zero3-recompute",
-    "research-pipeline3-data2-zero1",
     "research-virtual2",
     "research-all",
     "opt-tensor2-pipeline2",

@@ -21,6 +21,7 @@ from heddle.parallel.tensor.products import EXACT, Float8Products, product
 from heddle.spec import Data, Job, ModelSpec, Plan, Train
 from heddle.training.prove.prove import synthetic_tokens
 from heddle.training.step.trainer import Trainer
+from tests.helpers.cases import thinned
 from tests.strict.pretended import pretended_gpu
 
 SCALINGS = ("row", "tensor")
@@ -131,7 +132,7 @@ def test_the_layers_products_and_no_others_are_in_8_bits():
     assert layers.head.weight.dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("scaling", thinned(SCALINGS, slow=list(SCALINGS)[1:]))
 def test_it_learns_what_bf16_learns(scaling):
     """Text with a pattern, over three seeds; more steps: benchmarks/accuracy/float8.py."""
     tokens = (np.arange(4000) ** 2 % 61).astype("<u2")
