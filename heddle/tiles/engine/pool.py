@@ -11,6 +11,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,33 @@ WORDS = 32  # of a mutex and of a condition: more than any system's
 def _engine(name: str) -> int:
     """The address of a function of the engine."""
     return library().function("engine", lambda _: write(library().target.triple), name)
+
+
+class Line:
+    """Calls of one level, in the order in which they came.
+
+    Workers take the newest tiles first, so that a call could wait for as long as others come behind it: one goes
+    ahead of the oldest that runs, and no more.
+    """
+
+    AHEAD = 2  # places from the oldest call that runs to the newest that may
+
+    def __init__(self) -> None:
+        self.tickets = count()
+        self.waiting: list[int] = []
+        self.running: dict[int, int] = {}  # tickets, the oldest first, with the thread that called
+
+    def join(self) -> int:
+        """A ticket, at the end of the line."""
+        ticket = next(self.tickets)
+        self.waiting.append(ticket)
+        return ticket
+
+    def turn_of(self, ticket: int) -> bool:
+        """Whether it may run now. A call within a call is what the outer one waits for."""
+        if threading.get_ident() in self.running.values():
+            return True
+        return ticket == self.waiting[0] and ticket - next(iter(self.running), ticket) < self.AHEAD
 
 
 class Pool:
@@ -61,6 +89,7 @@ class Pool:
             self.memory[place] = value
         self.change = threading.Condition()
         self.free, self.tiles = list(range(at.RUNS)), 0
+        self.lines = [Line() for _ in range(at.LEVELS)]
         self.helpers: list[ctypes.c_size_t] = []
         self.starts = [self._start(number) for number in range(1, threads)]
 
@@ -84,7 +113,8 @@ class Pool:
 
     def run(self, fill: Callable[[Any], None], tiles: int, level: int = 1) -> None:
         """Run a call: `fill` writes its words; all tiles are done when this returns."""
-        number = self._admit(tiles)
+        line = self.lines[level]
+        number, ticket = self._admit(tiles, line)
         call = self.calls[number]
         try:
             call[:] = 0
@@ -102,10 +132,11 @@ class Pool:
             with self.change:
                 self.free.append(number)
                 self.tiles -= tiles
+                del line.running[ticket]
                 self.change.notify_all()
 
-    def _admit(self, tiles: int) -> int:
-        """A free place, as soon as the tiles of all calls fit a stack."""
+    def _admit(self, tiles: int, line: Line) -> tuple[int, int]:
+        """A free place, as soon as the tiles of all calls fit a stack and it is this call's turn; and its ticket."""
         if tiles > at.CAPACITY:
             raise HeddleError(
                 f"The module has {tiles:,} tiles.",
@@ -113,10 +144,16 @@ class Pool:
                 "Compile parts of the module.",
             )
         with self.change:
-            while not self.free or self.tiles + tiles > at.CAPACITY:
-                self.change.wait()
+            ticket = line.join()
+            try:
+                while not self.free or self.tiles + tiles > at.CAPACITY or not line.turn_of(ticket):
+                    self.change.wait()
+            finally:
+                line.waiting.remove(ticket)
+                self.change.notify_all()
+            line.running[ticket] = threading.get_ident()
             self.tiles += tiles
-            return self.free.pop()
+            return self.free.pop(), ticket
 
     def stop(self) -> None:
         """Let the workers end after the tile that they are at."""

@@ -53,3 +53,21 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent():
     go_on.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0
+
+
+def test_calls_run_in_their_order_and_one_at_most_goes_ahead():
+    line = pool.Line()
+    first, second, third = (line.join() for _ in range(3))
+    assert line.turn_of(first)
+    assert not line.turn_of(second)  # it came later
+    line.waiting.remove(first)
+    line.running[first] = 0
+    assert line.turn_of(second)
+    line.waiting.remove(second)
+    line.running[second] = 0
+    assert not line.turn_of(third)  # the first would wait for as long as others come
+    line.running[second] = threading.get_ident()
+    assert line.turn_of(third)  # within the second, which waits for it
+    line.running[second] = 0
+    del line.running[first]
+    assert line.turn_of(third)
