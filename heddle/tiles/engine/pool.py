@@ -32,7 +32,7 @@ def _engine(name: str) -> int:
     return library().function("engine", lambda _: write(library().target.triple), name)
 
 
-class Line:
+class CallLine:
     """Calls of one level, in the order in which they came.
 
     Workers take the newest tiles first, so that a call could wait for as long as others come behind it: one goes
@@ -89,7 +89,7 @@ class Pool:
             self.memory[place] = value
         self.change = threading.Condition()
         self.free, self.tiles = list(range(at.RUNS)), 0
-        self.lines = [Line() for _ in range(at.LEVELS)]
+        self.lines = [CallLine() for _ in range(at.LEVELS)]
         self.helpers: list[ctypes.c_size_t] = []
         self.starts = [self._start(number) for number in range(1, threads)]
 
@@ -135,7 +135,7 @@ class Pool:
                 del line.running[ticket]
                 self.change.notify_all()
 
-    def _admit(self, tiles: int, line: Line) -> tuple[int, int]:
+    def _admit(self, tiles: int, line: CallLine) -> tuple[int, int]:
         """A free place, as soon as the tiles of all calls fit a stack and it is this call's turn; and its ticket."""
         if tiles > at.CAPACITY:
             raise HeddleError(

@@ -56,7 +56,7 @@ def test_a_forked_process_waits_for_no_thread_of_its_parent():
 
 
 def test_calls_run_in_their_order_and_one_at_most_goes_ahead():
-    line = pool.Line()
+    line = pool.CallLine()
     first, second, third = (line.join() for _ in range(3))
     assert line.turn_of(first)
     assert not line.turn_of(second)  # it came later
