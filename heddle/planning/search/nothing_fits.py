@@ -41,7 +41,7 @@ def nothing_fits(job: Job, cluster: Cluster, goal: SearchGoal, counts: list[int]
     lean = smallest_by_layer(job, space) if own else None
     if lean is not None and lean.worst < smallest.worst:
         smallest = lean
-    # where some layers recompute because of memory, what does not fit is no plan of its own
+    # plans whose layers recompute as far as memory asks count only where they fit
     legal = int(np.sum(space.columns["recompute"] != SOME))
     breakdown = smallest.memory[smallest.fullest]
     needs, has = smallest.worst / GIB, cluster.device.memory_gib

@@ -112,7 +112,7 @@ def plans_of(
     for each in _groups(splits, batch, fixed, may_split):
         shape = len(each.rows), len(each.forms), len(each.words)
         wanted, floor = (np.ones(shape, dtype=bool), np.zeros(shape)) if kept is None else kept(each)
-        # where some layers recompute because of memory, what does not fit is no plan of its own
+        # plans whose layers recompute as far as memory asks count only where they fit
         left_out += int(np.sum(~wanted[:, :, [word != SOME for word in each.words]]))
         at, form, word = np.nonzero(wanted)
         floors.append(floor[wanted])
